@@ -1,0 +1,31 @@
+"""The seam between ddops and a machine: five verbs, implemented by `local`, `ssh`, `scripted`."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ddops.spec.command import Command, Result, Run
+
+Progress = Callable[[float, float | None], None]
+"""Called with (done, total or None) in the command's own unit: bytes for a fetch."""
+
+
+class Host(Protocol):
+    """A machine that can be looked at and changed.
+
+    Raises `HostError` when the machine cannot be reached; a command that merely fails is a
+    `Result` with its exit code for `run`, and an error of its own layer for `apply`.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, command: Run) -> Result:
+        """Run to the end and return the result, whatever the exit code."""
+
+    def read(self, path: str) -> bytes | None:
+        """The file's content, or None when it does not exist."""
+
+    def apply(self, command: Command, progress: Progress | None = None) -> Result | None:
+        """Perform one command of a plan; raise `StepError` or `WeightsError` when it fails."""
+
+    def close(self) -> None: ...

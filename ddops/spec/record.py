@@ -1,0 +1,132 @@
+"""What was measured: one record a cell, failed cells included. Versioned data.
+
+Definitions (docs/numbers.md): times are seconds on the client's monotonic clock, counted from
+the moment a request was sent; a chunk is not a token, so every chunk carries its token count.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ddops.spec.base import Word
+from ddops.spec.deployment import Deployment
+from ddops.spec.matrix import Cell, Load
+
+SCHEMA_VERSION = 1
+
+
+class Chunk(Word):
+    at: float  # seconds since the request was sent
+    tokens: int  # new tokens this chunk brought
+
+
+class Trace(Word):
+    """One request as the client saw it."""
+
+    prompt: str  # id of the prompt in its set
+    sent: float  # seconds since the window opened
+    first: float | None  # seconds since sent, first token
+    last: float | None  # seconds since sent, last token
+    chunks: tuple[Chunk, ...]
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    finish_reason: str | None
+    text_sha256: str | None  # of the answer's text: equal answers have equal digests
+    error: str | None
+
+
+class Spread(Word):
+    """A distribution over the requests of one cell."""
+
+    mean: float
+    std: float
+    min: float
+    p50: float
+    p90: float
+    p99: float
+    max: float
+    n: int
+
+
+class Metrics(Word):
+    """Derived from traces and counters alone; `ddops bundle verify` computes them again."""
+
+    duration_s: float
+    completed: int
+    failed: int
+    prompt_tokens: int
+    completion_tokens: int
+    output_tok_s: float
+    ttft_s: Spread | None
+    tpot_s: Spread | None  # (last - first) / (tokens - 1), per request
+    itl_s: Spread | None  # between tokens; the tokens of one chunk arrive together
+    e2e_s: Spread | None
+    concurrency_achieved: float  # sum of e2e / duration
+    accept: float | None  # mean tokens committed per target step, bonus included
+    accepted_per_position: tuple[float, ...] | None  # share of verify steps, by draft position
+
+
+class Failure(Word):
+    kind: Literal[
+        "illegal-access",
+        "cublas",
+        "out-of-memory",
+        "timeout",
+        "garbage",
+        "jit",
+        "nccl",
+        "service-died",
+        "not-ready",
+        "requests-failed",
+        "other",
+    ]
+    message: str
+    log_tail: str
+
+
+class Gate(Word):
+    """A correctness check. A speed beside a red gate is printed as invalid."""
+
+    name: str  # `garbage`, `lossless`
+    green: bool
+    detail: str
+
+
+class EngineSeen(Word):
+    """What `/server_info` said, verbatim where it matters."""
+
+    name: str
+    version: str
+    argv: tuple[str, ...]
+    info: dict[str, Any]
+
+
+class Record(Word):
+    schema_version: Literal[1]
+    ddops_version: str
+    commit: str | None  # of the checkout ddops ran from, with `+dirty`; None for an installed wheel
+    box: str
+    box_facts_sha256: str
+    matrix: str
+    matrix_fingerprint: str
+    cell: Cell
+    load: Load
+    prompts_sha256: str
+    deployment: Deployment
+    unit_sha256: str
+    engine: EngineSeen | None
+    started_at: str  # UTC, ISO 8601
+    window_s: float | None  # length of the measured window
+    traces: tuple[Trace, ...]
+    counters_before: dict[str, float]
+    counters_after: dict[str, float]
+    metrics: Metrics | None
+    gates: tuple[Gate, ...]
+    failure: Failure | None
+    command: tuple[str, ...] = Field(min_length=1)  # the ddops command line that made it
+
+    @property
+    def ok(self) -> bool:
+        return self.failure is None and all(gate.green for gate in self.gates)

@@ -1,0 +1,71 @@
+"""What the engine is asked to be. Frozen, torch-free, checked once at the rim.
+
+Flags of `python -m ddtree serve` are generated from the fields of `EngineConfig`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Mode = Literal["ar", "chain", "ddtree"]
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A Llama-family decoder. Names follow the Hugging Face config of the family."""
+
+    family: str  # key of models/registry.py
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    rope_theta: float
+    max_positions: int
+    tied_embeddings: bool
+    qk_norm: bool = False  # Qwen3 and DFlash drafters
+
+
+@dataclass(frozen=True)
+class DrafterShape:
+    """A DFlash drafter: `layers` as a ModelShape without embedding and head, plus its fusion."""
+
+    layers: ModelShape
+    block_size: int  # root and block_size - 1 masked positions
+    mask_token_id: int
+    target_layer_ids: tuple[int, ...]  # features are the outputs of these target layers
+
+    @property
+    def depth(self) -> int:
+        return self.block_size - 1
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """Everything the engine needs to start. `drafter` is a folder, `bundled` or `prompt-lookup`."""
+
+    model: str
+    drafter: str | None = None
+    mode: Mode = "ar"
+    budget: int = 16  # tree nodes besides the root
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    context_length: int = 4096  # tokens, prompt and answer together
+    max_running_requests: int = 8
+    kv_tokens: int | None = None  # None: max_running_requests x context_length
+    page_size: int = 16  # tokens
+    prefill_chunk: int = 512  # tokens
+    threads: int | None = None  # CPU threads; None: all cores
+
+    def __post_init__(self) -> None:
+        if self.mode != "ar" and self.drafter is None:
+            raise ValueError(f"mode {self.mode!r} needs a drafter")
+        if not 1 <= self.budget <= 256:
+            raise ValueError(f"budget {self.budget} is outside 1..256")
+        for name in ("context_length", "max_running_requests", "page_size", "prefill_chunk"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be positive")

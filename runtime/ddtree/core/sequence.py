@@ -1,0 +1,91 @@
+"""The nouns of the host side: what was asked, and how far it has come. Ints only, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Finish(Enum):
+    """Why a request ended; the value is the OpenAI `finish_reason`."""
+
+    STOP = "stop"  # an end-of-sequence token
+    LENGTH = "length"  # max_tokens or the context is used up
+    ABORT = "abort"  # the client went away, or the server met a stop string
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the target decides the next token. temperature 0 is greedy."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0  # 0: all
+    min_p: float = 0.0
+    seed: int = 0  # equal seeds give equal tokens, at every budget
+
+
+@dataclass(frozen=True)
+class Request:
+    id: str
+    prompt: tuple[int, ...]
+    max_tokens: int
+    sampling: Sampling = Sampling()
+    stop_token_ids: frozenset[int] = frozenset()
+    logprobs: int | None = None  # None: none; k: the chosen token's and the k best
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """Natural log of the target's untempered probability."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one engine step brought for one request. `tokens` are new, in order."""
+
+    request_id: str
+    tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    finish: Finish | None = None
+    error: str | None = None
+    speculation: Speculation | None = None  # totals so far
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """Counters of one request or of the whole engine since it started.
+
+    accept = 1 + accepted / verify_steps (docs/numbers.md).
+    """
+
+    verify_steps: int = 0
+    drafted: int = 0  # nodes besides the root that were verified
+    accepted: int = 0
+    accepted_per_position: tuple[int, ...] = ()  # [d]: steps whose path reached depth d + 1
+
+
+@dataclass
+class Sequence:
+    """A request in flight. Changed by the scheduler and by `commit` only."""
+
+    request: Request
+    tokens: list[int]  # prompt and committed answer; the last one is the root once decoding
+    row: int | None = None  # batch row, set by the scheduler
+    pages: list[int] = field(default_factory=list)  # set by the scheduler
+    cached: int = 0  # positions whose keys and values are in the cache
+    speculation: Speculation = Speculation()
+
+    @property
+    def answer_length(self) -> int:
+        return len(self.tokens) - len(self.request.prompt)
+
+    @property
+    def prefilled(self) -> bool:
+        """All but the last token are cached: the last one is the root of the next tree."""
+        return self.cached == len(self.tokens) - 1 and self.answer_length > 0
