@@ -16,6 +16,10 @@ from ddops.spec.matrix import Cell, Load
 
 SCHEMA_VERSION = 1
 
+TokensFrom = Literal["every-chunk", "final-usage", "nothing"]
+"""How tokens per chunk are known: the engine's running usage in every chunk; its final usage
+shared out over the chunks (then the times between tokens are approximate); or not at all."""
+
 
 class Chunk(Word):
     at: float  # seconds since the request was sent
@@ -29,7 +33,8 @@ class Trace(Word):
     sent: float  # seconds since the window opened
     first: float | None  # seconds since sent, first token
     last: float | None  # seconds since sent, last token
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[Chunk, ...]  # those that brought tokens
+    tokens_from: TokensFrom = "every-chunk"
     prompt_tokens: int | None
     completion_tokens: int | None
     finish_reason: str | None
@@ -89,7 +94,7 @@ class Failure(Word):
 class Gate(Word):
     """A correctness check. A speed beside a red gate is printed as invalid."""
 
-    name: str  # `garbage`, `lossless`
+    name: str  # `garbage`, `lossless`, `alone`
     green: bool
     detail: str
 
@@ -114,11 +119,13 @@ class Record(Word):
     cell: Cell
     load: Load
     prompts_sha256: str
+    prompts_licence: str | None = None
     deployment: Deployment
     unit_sha256: str
     engine: EngineSeen | None
     started_at: str  # UTC, ISO 8601
     window_s: float | None  # length of the measured window
+    client_lag_s: Spread | None = None  # how late the client's own event loop woke in the window
     traces: tuple[Trace, ...]
     counters_before: dict[str, float]
     counters_after: dict[str, float]
