@@ -1,0 +1,59 @@
+# Two commands: `make demo` (deploy, bench, report, bundle on this machine) and `make test`.
+# Stamps carry the checksum of pyproject.toml: nothing is installed twice, a change is noticed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SUM := $(shell cksum < pyproject.toml | tr ' ' '-')
+RUNTIME := $(VENV)/.runtime-$(SUM)
+DEV := $(VENV)/.dev-$(SUM)
+TORCH := torch==2.13.0
+# What the tests use from outside Python; installed when root and missing.
+APT := chromium fonts-dejavu-core git python3-venv
+MYPY_PATHS := ddops runtime/ddtree tests
+
+.PHONY: help demo test test-all lint format apt clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make demo      deploy, bench, report and bundle on this machine (about 10 minutes the first time)'
+	@echo 'make test      install what the tests need, lint, run the tests'
+	@echo 'make test-all  the same with the tests that take minutes'
+	@echo 'make lint      ruff, mypy --strict, import contracts'
+	@echo 'make clean     remove the venv and caches; results stay'
+
+demo: $(RUNTIME)
+	@.ci/demo $(BIN)/ddops
+
+test: lint
+	$(BIN)/pytest -m 'not slow'
+
+test-all: lint
+	$(BIN)/pytest
+
+lint: apt $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(MYPY_PATHS)
+	$(BIN)/lint-imports
+
+format: $(DEV)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+apt:
+	@.ci/apt $(APT)
+
+$(BIN)/python: | $(if $(filter test test-all lint,$(MAKECMDGOALS)),apt)
+	@.ci/venv $(PYTHON) $(VENV)
+
+$(RUNTIME): $(BIN)/python
+	$(BIN)/pip install --quiet '$(TORCH)' -e '.[runtime]'
+	@rm -f $(VENV)/.runtime-* && touch $@
+
+$(DEV): $(BIN)/python
+	$(BIN)/pip install --quiet '$(TORCH)' -e '.[runtime,dev]'
+	@rm -f $(VENV)/.dev-* $(VENV)/.runtime-* && touch $@ $(RUNTIME)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
