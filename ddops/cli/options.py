@@ -1,0 +1,16 @@
+"""Options and arguments that mean the same in every verb."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+BoxName = Annotated[
+    str, typer.Argument(metavar="[BOX]", help="An inventory by name, or the path of its YAML file.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan; change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before changing the box.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more about each step.")]
