@@ -1,0 +1,1 @@
+"""The device operations. One folder an op: public function, torch reference, Triton kernel."""

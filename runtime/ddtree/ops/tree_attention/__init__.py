@@ -1,0 +1,80 @@
+"""Attention of new tokens over the paged cache and over each other.
+
+Key order is by position: first the prefix, then the new tokens. Who sees whom among the new
+tokens is data: `causal` for a prompt chunk, `all` for a drafter's block, ancestor words for a tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from ddtree.ops.bitmask import words_for
+from ddtree.ops.tree_attention.reference import attend, visibility
+
+Pattern = Literal["causal", "all"]
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """What all layers of one forward share. Made by `plan_attention`."""
+
+    write_slots: torch.Tensor  # [B, N] int64, where the new keys and values go
+    read_slots: torch.Tensor  # [B, L] int64, slots of positions 0 .. L - 1, L >= start + N
+    visible: torch.Tensor  # [B, N, L] bool
+
+
+def slots_of(page_table: torch.Tensor, positions: torch.Tensor, page_size: int) -> torch.Tensor:
+    """Slots [B, T] of `positions` [B, T] under `page_table` [B, P]."""
+    pages = page_table.gather(1, positions // page_size)
+    return pages * page_size + positions % page_size
+
+
+def plan_attention(
+    start: torch.Tensor,
+    page_table: torch.Tensor,
+    new: int,
+    pattern: Pattern | torch.Tensor,
+    page_size: int,
+    longest: int,
+) -> AttentionPlan:
+    """Plan a forward of `new` tokens a row at positions start .. start + new - 1.
+
+    start [B] int64, page_table [B, P] int64, pattern: `causal`, `all` or ancestor words
+    [B, new, W] int64. `longest` is the host's max(start) + new. Raises ValueError when the page
+    table is too short or the words do not fit.
+    """
+    if longest > page_table.shape[1] * page_size:
+        raise ValueError(f"{longest} positions need more than {page_table.shape[1]} pages a row")
+    if isinstance(pattern, torch.Tensor) and pattern.shape[-2:] != (new, words_for(new)):
+        raise ValueError(f"ancestor words {tuple(pattern.shape)} do not fit {new} nodes")
+    device = start.device
+    new_positions = start.unsqueeze(1) + torch.arange(new, device=device)  # [B, N]
+    all_positions = torch.arange(longest, device=device).expand(start.shape[0], -1)  # [B, L]
+    return AttentionPlan(
+        write_slots=slots_of(page_table, new_positions, page_size),
+        read_slots=slots_of(page_table, all_positions, page_size),
+        visible=visibility(start, new, longest, pattern),
+    )
+
+
+def write_kv(
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    plan: AttentionPlan,
+) -> None:
+    """Write k, v [B, N, Hkv, D] into one layer's keys, values [slots, Hkv, D]."""
+    slots = plan.write_slots.flatten()
+    keys.index_copy_(0, slots, k.flatten(0, 1))
+    values.index_copy_(0, slots, v.flatten(0, 1))
+
+
+def tree_attention(
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: AttentionPlan
+) -> torch.Tensor:
+    """Attention [B, N, Hq, D] of q [B, N, Hq, D]; scale D ** -0.5; Hq a multiple of Hkv."""
+    return attend(q, keys, values, plan.read_slots, plan.visible)
