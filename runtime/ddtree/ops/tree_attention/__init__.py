@@ -52,7 +52,8 @@ def plan_attention(
         raise ValueError(f"ancestor words {tuple(pattern.shape)} do not fit {new} nodes")
     device = start.device
     new_positions = start.unsqueeze(1) + torch.arange(new, device=device)  # [B, N]
-    all_positions = torch.arange(longest, device=device).expand(start.shape[0], -1)  # [B, L]
+    # past a row's own end, read its last position again: what lies in a page's unused rest may be NaN
+    all_positions = torch.arange(longest, device=device).minimum(new_positions[:, -1:])  # [B, L]
     return AttentionPlan(
         write_slots=slots_of(page_table, new_positions, page_size),
         read_slots=slots_of(page_table, all_positions, page_size),

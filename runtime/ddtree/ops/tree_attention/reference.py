@@ -35,15 +35,9 @@ def attend(
     read_slots: torch.Tensor,
     visible: torch.Tensor,
 ) -> torch.Tensor:
-    """softmax(q k^T / sqrt(D)) v over the visible positions: [B, N, Hq, D].
-
-    Never reads a slot it does not need: what lies behind an invisible position may be NaN.
-    """
+    """softmax(q k^T / sqrt(D)) v over the visible positions: [B, N, Hq, D]."""
     k = keys[read_slots]  # [B, L, Hkv, D]
     v = values[read_slots]
-    if not bool(torch.isfinite(v).all()):
-        seen = visible.any(1)[:, :, None, None]  # [B, L, 1, 1]
-        k, v = k.where(seen, 0), v.where(seen, 0)
     out = functional.scaled_dot_product_attention(
         q.transpose(1, 2),
         k.transpose(1, 2),
