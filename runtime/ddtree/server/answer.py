@@ -1,0 +1,131 @@
+"""OpenAI's response bodies, as plain dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ddtree import __version__
+from ddtree.core.sequence import Speculation
+from ddtree.server.choice import Named, Piece
+from ddtree.server.intake import Ask
+
+Json = dict[str, Any]
+
+FINGERPRINT = f"ddtree-{__version__}"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Tokens of one HTTP request, all its choices together, and how they were found."""
+
+    prompt: int
+    completion: int
+    speculation: Speculation
+
+
+def head(ask: Ask, *, chunk: bool) -> Json:
+    kind = "chat.completion" if ask.chat else "text_completion"
+    return {
+        "id": ask.id,
+        "object": f"{kind}.chunk" if ask.chat and chunk else kind,
+        "created": ask.created,
+        "model": ask.model,
+        "system_fingerprint": FINGERPRINT,
+    }
+
+
+def chunk_choice(ask: Ask, index: int, piece: Piece) -> Json:
+    said: Json = {"index": index, "logprobs": None, "finish_reason": piece.finish}
+    if ask.chat:
+        said["delta"] = {"content": piece.text} if piece.text or piece.finish is None else {}
+    else:
+        said["text"] = piece.text
+    if ask.requests[index].logprobs is not None:
+        said["logprobs"] = _logprobs(ask, piece.logprobs)
+    return said
+
+
+def opening_choice(index: int) -> Json:
+    """A chat stream says first who speaks."""
+    delta = {"role": "assistant", "content": ""}
+    return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+
+
+def whole_choice(ask: Ask, index: int, pieces: Sequence[Piece]) -> Json:
+    text = "".join(piece.text for piece in pieces)
+    said: Json = {"index": index, "logprobs": None, "finish_reason": pieces[-1].finish}
+    if ask.chat:
+        said["message"] = {"role": "assistant", "content": text, "refusal": None}
+    else:
+        said["text"] = text
+    if ask.requests[index].logprobs is not None:
+        said["logprobs"] = _logprobs(ask, [named for piece in pieces for named in piece.logprobs])
+    return said
+
+
+def usage(counts: Counts, *, final: bool) -> Json:
+    said: Json = {
+        "prompt_tokens": counts.prompt,
+        "completion_tokens": counts.completion,
+        "total_tokens": counts.prompt + counts.completion,
+    }
+    if final:
+        found = counts.speculation
+        said["completion_tokens_details"] = {
+            "accepted_prediction_tokens": found.accepted,
+            "rejected_prediction_tokens": found.drafted - found.accepted,
+        }
+        said["speculative"] = speculative(found)
+    return said
+
+
+def speculative(found: Speculation) -> Json:
+    return {
+        "verify_steps": found.verify_steps,
+        "drafted": found.drafted,
+        "accepted": found.accepted,
+        "accepted_per_position": list(found.accepted_per_position),
+    }
+
+
+def total(parts: Iterable[Speculation]) -> Speculation:
+    parts = tuple(parts)
+    depth = max((len(part.accepted_per_position) for part in parts), default=0)
+    return Speculation(
+        verify_steps=sum(part.verify_steps for part in parts),
+        drafted=sum(part.drafted for part in parts),
+        accepted=sum(part.accepted for part in parts),
+        accepted_per_position=tuple(
+            sum(part.accepted_per_position[d : d + 1] != () and part.accepted_per_position[d]
+                for part in parts)
+            for d in range(depth)
+        ),
+    )
+
+
+def _logprobs(ask: Ask, named: Sequence[Named]) -> Json:
+    return _chat_logprobs(named) if ask.chat else _completion_logprobs(ask, named)
+
+
+def _chat_logprobs(named: Sequence[Named]) -> Json:
+    return {"content": [_entry(one) for one in named], "refusal": None}
+
+
+def _entry(one: Named) -> Json:
+    tops = [_scored(text, logprob) for text, logprob in one.top]
+    return {**_scored(one.text, one.logprob), "top_logprobs": tops}
+
+
+def _scored(text: str, logprob: float) -> Json:
+    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+
+
+def _completion_logprobs(ask: Ask, named: Sequence[Named]) -> Json:
+    return {
+        "tokens": [one.text for one in named],
+        "token_logprobs": [one.logprob for one in named],
+        "top_logprobs": [dict(one.top) for one in named] if ask.requests[0].logprobs else None,
+        "text_offset": [one.offset for one in named],
+    }

@@ -1,0 +1,96 @@
+"""One answer put together: tokens to text, stop strings, logprobs, and why it ended.
+
+Pure: it is fed arrivals and returns pieces. Token counts are the engine's; a stop string cuts
+the text, not the count.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddtree.core.sequence import Finish, Speculation, TokenLogprob
+from ddtree.server.inbox import Arrival
+from ddtree.server.seam import TokenizerLike
+from ddtree.server.stops import StopFinder
+
+
+@dataclass(frozen=True)
+class Named:
+    """A token with its text; `top` are the most probable ones, most probable first."""
+
+    text: str
+    logprob: float
+    offset: int  # characters of the answer before it
+    top: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What an arrival adds to the answer."""
+
+    text: str
+    logprobs: tuple[Named, ...] = ()
+    finish: str | None = None  # OpenAI's finish_reason
+
+
+class Choice:
+    def __init__(
+        self, tokenizer: TokenizerLike, stops: Sequence[str], hidden: frozenset[int]
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._hidden = hidden  # tokens that end the answer and are no part of its text
+        self._text = tokenizer.detokenizer()
+        self._stops = StopFinder(stops)
+        self._decoded = 0  # characters, those held back included
+        self._sent = 0
+        self._named: deque[Named] = deque()  # logprobs of text that is held back
+        self.tokens = 0
+        self.speculation = Speculation()
+        self.finish: str | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """A stop string was met, of which the engine knows nothing."""
+        return self._stops.found is not None
+
+    def feed(self, arrival: Arrival) -> Piece:
+        self.tokens += len(arrival.tokens)
+        self.speculation = arrival.speculation or self.speculation
+        certain = self._stops.push(self._decode(arrival))
+        if self.stopped:
+            self.finish = Finish.STOP.value
+        elif arrival.finish is not None:
+            certain += self._stops.push(self._text.flush())
+            if not self.stopped:
+                certain += self._stops.flush()
+            self.finish = Finish.STOP.value if self.stopped else arrival.finish.value
+        self._sent += len(certain)
+        return Piece(certain, self._released(), self.finish)
+
+    def _decode(self, arrival: Arrival) -> str:
+        tokens = arrival.tokens
+        if arrival.finish is Finish.STOP and tokens and tokens[-1] in self._hidden:
+            tokens = tokens[:-1]
+        if not arrival.logprobs:
+            return self._text.push(tokens)
+        text = ""
+        for token, said in zip(tokens, arrival.logprobs, strict=False):
+            self._named.append(self._name(token, said))
+            new = self._text.push([token])
+            self._decoded += len(new)
+            text += new
+        return text
+
+    def _name(self, token: int, said: TokenLogprob) -> Named:
+        top = tuple((self._tokenizer.decode([one]), logprob) for one, logprob in said.top)
+        return Named(self._tokenizer.decode([token]), said.logprob, self._decoded, top)
+
+    def _released(self) -> tuple[Named, ...]:
+        """Logprobs go out with the text they belong to; those behind a stop string never do."""
+        released = []
+        complete = self.finish is not None and not self.stopped
+        while self._named and (complete or self._named[0].offset < self._sent):
+            released.append(self._named.popleft())
+        return tuple(released)

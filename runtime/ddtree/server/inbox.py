@@ -1,0 +1,88 @@
+"""From the engine's thread to the event loop, without either ever waiting for the other.
+
+The engine drops outputs into one queue; the loop is woken once for all that lie there, not once
+a token. A reader that is slow finds its outputs merged into one: what waits for it is at most
+the tokens of its own answer, which the context bounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ddtree.core.sequence import Finish, Output, Speculation, TokenLogprob
+
+
+@dataclass
+class Arrival:
+    """What came for one choice since it was last looked at."""
+
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    finish: Finish | None = None
+    error: str | None = None
+    speculation: Speculation | None = None  # totals so far
+
+    def add(self, output: Output) -> None:
+        self.tokens += output.tokens
+        self.logprobs += output.logprobs or ()
+        self.finish = output.finish or self.finish
+        self.error = output.error or self.error
+        self.speculation = output.speculation or self.speculation
+
+
+class Inbox:
+    """Where the outputs of one HTTP request wait, by choice index. Lives on the loop."""
+
+    def __init__(self, on_output: Callable[[int, Output, float], None]) -> None:
+        self._on_output = on_output  # index, output, monotonic time the engine sent it
+        self._waiting: dict[int, Arrival] = {}
+        self._filled = asyncio.Event()
+
+    def put(self, index: int, output: Output, at: float) -> None:
+        self._on_output(index, output, at)
+        self._waiting.setdefault(index, Arrival()).add(output)
+        self._filled.set()
+
+    async def take(self) -> dict[int, Arrival]:
+        """Everything that waits; returns at the first that comes."""
+        await self._filled.wait()
+        self._filled.clear()
+        taken, self._waiting = self._waiting, {}
+        return taken
+
+
+class Postbox:
+    """The one way out of the engine's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queue: deque[tuple[Inbox, int, Output, float]] = deque()
+        self._woken = False
+
+    def to(self, inbox: Inbox, index: int) -> Callable[[Output], None]:
+        """The callback to hand to the engine."""
+
+        def post(output: Output) -> None:
+            self._queue.append((inbox, index, output, time.monotonic()))
+            if not self._woken:
+                self._woken = True
+                self._wake()
+
+        return post
+
+    def _wake(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._sort)
+        except RuntimeError:  # the loop is closed: nobody is left to hear it
+            self._queue.clear()
+
+    def _sort(self) -> None:
+        # Before the queue is read: what is posted from here on wakes the loop again.
+        self._woken = False
+        while self._queue:
+            inbox, index, output, at = self._queue.popleft()
+            inbox.put(index, output, at)

@@ -1,0 +1,95 @@
+"""What the server asks of the engine, the tokenizer and the chat template: protocols only.
+
+The server imports no torch: it answers `/health` before the engine is even imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ddtree.config import EngineConfig, ModelShape
+from ddtree.core.sequence import Output, Request, Speculation
+
+
+class StatsLike(Protocol):
+    """A moment of the engine: two gauges, the share of the cache in use, and its counters."""
+
+    @property
+    def running(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def kv_used(self) -> float: ...  # 0..1
+    @property
+    def speculation(self) -> Speculation: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def generation_tokens(self) -> int: ...
+
+
+class EngineLike(Protocol):
+    """Steps run on a thread of the engine's own; every method may be called from any thread."""
+
+    @property
+    def config(self) -> EngineConfig: ...
+    @property
+    def shape(self) -> ModelShape: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def alive(self) -> bool: ...
+    @property
+    def failure(self) -> str | None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self, *, drain: bool, timeout_s: float) -> None: ...
+
+    def submit(self, request: Request, on_output: Callable[[Output], None]) -> None:
+        """`on_output` is called from the engine's thread. Raises RequestError."""
+
+    def abort(self, request_id: str) -> None:
+        """Free its pages; a last Output with Finish.ABORT follows."""
+
+    def stats(self) -> StatsLike: ...
+
+
+class DetokenizerLike(Protocol):
+    """The text of one answer, token by token; incomplete characters are held back."""
+
+    def push(self, token_ids: Sequence[int]) -> str: ...
+
+    def flush(self) -> str: ...
+
+
+class TokenizerLike(Protocol):
+    @property
+    def eos_ids(self) -> frozenset[int]: ...
+    @property
+    def vocab_size(self) -> int: ...
+
+    def encode(self, text: str, *, special: bool) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+    def detokenizer(self) -> DetokenizerLike: ...
+
+
+class ChatLike(Protocol):
+    def render(
+        self, messages: Sequence[dict[str, str]], *, add_generation_prompt: bool = True
+    ) -> str: ...
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model that can answer."""
+
+    engine: EngineLike
+    tokenizer: TokenizerLike
+    chat: ChatLike | None  # None: the model has no chat template
