@@ -75,6 +75,7 @@ class Extract(Word):
     path: str
     why: str
     sha256: str | None = None
+    size: int | None = None  # bytes, of the member
 
     @property
     def line(self) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ddops.spec.base import Word
+from ddops.spec.source import parse_source
 
 EngineName = Literal["ddtree", "sglang", "vllm"]
 Mode = Literal["ar", "chain", "ddtree"]
@@ -28,6 +29,12 @@ class Weights(Word):
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     archive_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     size: int | None = Field(default=None, gt=0)  # bytes
+
+    @field_validator("source")
+    @classmethod
+    def _a_source_has_a_known_form(cls, source: str) -> str:
+        parse_source(source)
+        return source
 
 
 class Model(Word):

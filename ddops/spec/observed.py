@@ -45,21 +45,42 @@ class Gpu(Word):
     power_limit_w: float | None
 
 
-class Manifest(Word):
-    """Written beside a file when it was checked, so that a second look is cheap."""
-
-    size: int  # bytes
-    sha256: str
-    mtime_ns: int
-    source: str  # a URL, or archive#member
-
-
 class Artefact(Word):
-    """A file as it lies on the box. `sha256` is None when it could not be known."""
+    """A file as it lies on the box. A folder is one artefact without a digest."""
 
     path: str
-    size: int
+    size: int  # bytes
+    sha256: str | None  # of its content now
+    recorded: str | None  # its sha256 when it was put there; None: no manifest beside it
+
+
+class Offered(Word):
+    """One file that a source offers. What is None is not known before it is fetched."""
+
+    name: str  # below the folder of the weights
+    url: str | None
+    size: int | None  # bytes
     sha256: str | None
+
+
+class Offer(Word):
+    """What a source has, resolved: the files, or the archive that holds the file."""
+
+    source: str
+    files: tuple[Offered, ...]
+    archive: Offered | None = None
+
+
+class Holding(Word):
+    """The place of one set of weights on the box, and what lies there."""
+
+    source: str
+    root: str  # what the engine is given: a file or a folder
+    artefacts: tuple[Artefact, ...]
+    offer: Offer | None  # as recorded when the weights were fetched (hub sources)
+
+    def at(self, path: str) -> Artefact | None:
+        return next((one for one in self.artefacts if one.path == path), None)
 
 
 class Holder(Word):
@@ -93,7 +114,8 @@ class Observed(Word):
     system: System
     python: Python
     gpus: tuple[Gpu, ...]
-    weights: tuple[Artefact, ...]  # of the deployment's model and drafter, those that are there
+    model: Holding
+    drafter: Holding | None  # None: the deployment's drafter is no file of the box
     port: Port
     service: Service
     health: Health

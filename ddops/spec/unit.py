@@ -1,0 +1,22 @@
+"""A service as every supervisor needs it; `render/` turns it into a systemd unit or into JSON."""
+
+from __future__ import annotations
+
+from ddops.spec.base import Word
+
+FINAL_EXIT_CODES = (2, 3, 4, 5)
+"""Bad arguments, bad weights, out of memory, port in use: starting again would end the same."""
+
+
+class Unit(Word):
+    description: str
+    argv: tuple[str, ...]
+    workdir: str
+    user: str | None  # None: whoever runs the supervisor
+    env: dict[str, str]
+    env_file: str  # holds the secrets; mode 0600
+    ready_timeout_s: float
+    stop_timeout_s: float = 30.0
+    start_limit: int = 5  # crashes within `start_window_s` until the service is given up
+    start_window_s: float = 300.0
+    restart_delay_s: float = 2.0
