@@ -18,11 +18,8 @@ def pack(visible: torch.Tensor) -> torch.Tensor:
     nodes = visible.shape[-1]
     words = words_for(nodes)
     padded = torch.nn.functional.pad(visible, (0, words * BITS - nodes))
-    grouped = padded.unflatten(-1, (words, BITS)).to(torch.int64)  # [..., W, 63]
-    weights = torch.ones((), dtype=torch.int64, device=visible.device) << torch.arange(
-        BITS, device=visible.device
-    )
-    return (grouped * weights).sum(-1)
+    grouped = padded.reshape(*visible.shape[:-1], words, BITS).to(torch.int64)  # [..., W, 63]
+    return (grouped << torch.arange(BITS, device=visible.device)).sum(-1)
 
 
 def unpack(words: torch.Tensor, nodes: int) -> torch.Tensor:

@@ -56,7 +56,7 @@ def sample(
 
 def _nucleus(probabilities: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     """Zero what lies outside the nucleus. The most probable token always stays."""
-    ordered, order = probabilities.sort(-1, descending=True, stable=True)
+    ordered, order = torch.sort(probabilities, dim=-1, descending=True, stable=True)
     before = ordered.cumsum(-1) - ordered
     kept = ordered.where(before < top_p[:, None, None], 0.0)
     return torch.zeros_like(probabilities).scatter(-1, order, kept)

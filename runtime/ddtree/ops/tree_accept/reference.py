@@ -10,7 +10,7 @@ from ddtree.ops.bitmask import unpack
 
 def accept(tree: DraftTree, chosen: torch.Tensor, depth: int) -> Verdict:
     """See `tree_accept`."""
-    rows, nodes = tree.tokens.shape
+    nodes = tree.tokens.shape[1]
     parent = tree.parents.clamp(min=0)
     agrees = tree.tokens == chosen.gather(1, parent)  # [B, N]
     agrees &= tree.depths > 0

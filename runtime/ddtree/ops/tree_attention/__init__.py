@@ -52,7 +52,7 @@ def plan_attention(
         raise ValueError(f"ancestor words {tuple(pattern.shape)} do not fit {new} nodes")
     device = start.device
     new_positions = start.unsqueeze(1) + torch.arange(new, device=device)  # [B, N]
-    # past a row's own end, read its last position again: what lies in a page's unused rest may be NaN
+    # past a row's own end its last position is read again: unused slots may hold NaN
     all_positions = torch.arange(longest, device=device).minimum(new_positions[:, -1:])  # [B, L]
     return AttentionPlan(
         write_slots=slots_of(page_table, new_positions, page_size),

@@ -45,7 +45,7 @@ def grow(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTree:
     rows, deep, wide = marginals.tokens.shape
     device = root.device
     row = torch.arange(rows, device=device)
-    # one column and one row of -inf: the sibling after the last rank, the child after the last depth
+    # a row and a column of -inf: no sibling after the last rank, no child after the last depth
     logprobs = torch.nn.functional.pad(marginals.logprobs, (0, 1, 0, 1), value=NEVER)
 
     tokens = root.unsqueeze(1).repeat(1, budget + 1)  # [B, N]

@@ -1,0 +1,55 @@
+"""One step of DDTree, as the paper has it: draft, tree, verify, accept, commit.
+
+Every mode is this step: `ar` verifies the root alone, `chain` a tree without branches, and a
+tree that the host made (prompt lookup) takes the place of draft and tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddtree.config import Mode
+from ddtree.core.batch import DraftTree, Rows, Verdict
+from ddtree.ops.tree_accept import tree_accept
+from ddtree.speculate.commit import commit
+from ddtree.speculate.draft import draft
+from ddtree.speculate.seam import Models, Pools
+from ddtree.speculate.tree import plant, root_only
+from ddtree.speculate.verify import Judged, verify
+
+
+@dataclass(frozen=True)
+class StepShape:
+    """What the host knows of a step: which tree, how deep, and the longest prefix."""
+
+    mode: Mode
+    budget: int
+    depth: int  # D; 0 for `ar`
+    longest: int  # max(start)
+
+
+@dataclass(frozen=True)
+class Stepped:
+    tree: DraftTree
+    judged: Judged
+    verdict: Verdict
+
+
+def step(
+    rows: Rows, models: Models, pools: Pools, shape: StepShape, tree: DraftTree | None = None
+) -> Stepped:
+    """Commit 1 .. D + 1 tokens to every row."""
+    if tree is None:
+        tree = _grow(rows, models, pools, shape)
+    judged = verify(rows, tree, models, pools, longest=shape.longest)
+    verdict = tree_accept(tree, judged.chosen, shape.depth)
+    commit(rows, judged, verdict, models, pools)
+    return Stepped(tree=tree, judged=judged, verdict=verdict)
+
+
+def _grow(rows: Rows, models: Models, pools: Pools, shape: StepShape) -> DraftTree:
+    if shape.mode == "ar":
+        return root_only(rows.root)
+    width = 1 if shape.mode == "chain" else shape.budget
+    marginals = draft(rows, models, pools, width=width, longest=shape.longest)
+    return plant(rows.root, marginals, shape.mode, shape.budget)

@@ -1,0 +1,38 @@
+"""Verify: one forward of the target over all nodes, each seeing the prefix and its ancestors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ddtree.core.batch import DraftTree, Rows
+from ddtree.ops.sample import sample, uniform
+from ddtree.ops.tree_attention import plan_attention
+from ddtree.speculate.seam import Models, Pools
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the target says at each node."""
+
+    logits: torch.Tensor  # [B, N, V] float32
+    features: torch.Tensor | None  # [B, N, F]
+    chosen: torch.Tensor  # [B, N] int64, the target's next token after each node
+
+
+def verify(rows: Rows, tree: DraftTree, models: Models, pools: Pools, *, longest: int) -> Judged:
+    """Judge every node. Writes the nodes' keys and values to slots start .. start + N - 1.
+
+    A node at depth d has position start + d, whatever its slot.
+    """
+    nodes = tree.tokens.shape[1]
+    positions = rows.start.unsqueeze(1) + tree.depths.clamp(min=0)  # [B, N]
+    plan = plan_attention(
+        rows.start, rows.page_table, nodes, tree.ancestors, pools.page_size, longest + nodes
+    )
+    out = models.target.forward(tree.tokens, positions, pools.target, plan, models.feature_layers)
+    logits = models.target.logits(out.hidden)  # [B, N, V]
+    draws = uniform(rows.seed.unsqueeze(1), positions + 1)
+    chosen = sample(logits, rows.temperature, rows.top_p, draws)
+    return Judged(logits=logits, features=out.features, chosen=chosen)
