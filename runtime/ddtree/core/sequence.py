@@ -86,6 +86,11 @@ class Sequence:
         return len(self.tokens) - len(self.request.prompt)
 
     @property
+    def prefill_end(self) -> int:
+        """Positions to cache before decoding: the prompt; after a preemption all but the root."""
+        return len(self.tokens) - (1 if self.answer_length else 0)
+
+    @property
     def prefilled(self) -> bool:
         """All but the last token are cached: the last one is the root of the next tree."""
-        return self.cached == len(self.tokens) - 1 and self.answer_length > 0
+        return self.answer_length > 0 and self.cached == self.prefill_end

@@ -22,6 +22,10 @@ class TargetOutput(Protocol):
 class Target(Protocol):
     @property
     def shape(self) -> ModelShape: ...
+    @property
+    def dtype(self) -> torch.dtype: ...
+    @property
+    def device(self) -> torch.device: ...
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """[B, N] to [B, N, H]."""

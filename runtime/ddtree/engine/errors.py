@@ -1,0 +1,14 @@
+"""What the engine refuses: a request that can never be served, or a machine that is too small."""
+
+
+class RequestError(ValueError):
+    """The request is at fault; `param` names what to change."""
+
+    def __init__(self, message: str, param: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+
+class CapacityError(MemoryError):
+    """Weights and cache do not fit into the device's memory."""

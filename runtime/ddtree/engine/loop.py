@@ -1,0 +1,225 @@
+"""The engine: one thread that admits, prefills, decodes and answers, until it is told to stop.
+
+Requests come in and outputs go out on this seam only; models and caches are the runner's.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from ddtree.config import EngineConfig, ModelShape
+from ddtree.core.sequence import Finish, Output, Request, Sequence, Speculation
+from ddtree.engine.ending import keep
+from ddtree.engine.errors import RequestError
+from ddtree.engine.runner import Committed, Runner
+from ddtree.engine.scheduler import Scheduler
+from ddtree.engine.stats import EngineStats, counted
+
+OnOutput = Callable[[Output], None]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Submit:
+    request: Request
+    on_output: OnOutput
+
+
+@dataclass(frozen=True)
+class _Abort:
+    request_id: str
+
+
+class Engine:
+    """Thread-safe: `submit`, `abort`, `stats`, `start`, `stop`. Outputs come on its own thread."""
+
+    def __init__(self, config: EngineConfig, runner: Runner, scheduler: Scheduler) -> None:
+        self.config = config
+        self.failure: str | None = None
+        self._runner = runner
+        self._scheduler = scheduler
+        self._inbox: queue.SimpleQueue[_Submit | _Abort | None] = queue.SimpleQueue()
+        self._listeners: dict[str, OnOutput] = {}
+        self._speculation = Speculation()
+        self._prompt_tokens = 0
+        self._generation_tokens = 0
+        self._queued = 0
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._abandon = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ddtree-engine", daemon=True)
+
+    @property
+    def shape(self) -> ModelShape:
+        return self._runner.models.target.shape
+
+    @property
+    def device(self) -> str:
+        return str(self._runner.device)
+
+    @property
+    def dtype(self) -> str:
+        return str(self._runner.pools.target.kv.dtype).removeprefix("torch.")
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, *, drain: bool, timeout_s: float) -> None:
+        """Refuse new requests; finish the running ones (`drain`) or abort them; end the thread."""
+        self._closing.set()
+        if not drain:
+            self._abandon.set()
+        self._inbox.put(None)
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._abandon.set()
+            self._inbox.put(None)
+            self._thread.join()
+
+    def submit(self, request: Request, on_output: OnOutput) -> None:
+        """Queue a request. Raises RequestError when it can never be served."""
+        if self._closing.is_set() or self.failure is not None:
+            raise RequestError(self.failure or "the engine is shutting down", "engine")
+        check(request, self.config.context_length, self.shape.vocab_size)
+        if not self._scheduler.fits(len(request.prompt) + 1):
+            raise RequestError("the prompt does not fit into the cache", "prompt")
+        with self._lock:
+            self._queued += 1
+        self._inbox.put(_Submit(request, on_output))
+
+    def abort(self, request_id: str) -> None:
+        """Free what the request holds. Unknown or finished ids are ignored."""
+        self._inbox.put(_Abort(request_id))
+
+    def stats(self) -> EngineStats:
+        scheduler = self._scheduler
+        return EngineStats(
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting) + self._queued,
+            kv_used=scheduler.allocator.used / scheduler.allocator.pages,
+            prompt_tokens=self._prompt_tokens,
+            generation_tokens=self._generation_tokens,
+            preemptions=scheduler.preemptions,
+            speculation=self._speculation,
+        )
+
+    def check_integrity(self) -> None:
+        """For tests, when idle: nothing leaked."""
+        self._scheduler.check_integrity()
+
+    def _run(self) -> None:
+        try:
+            with torch.inference_mode():
+                while self._turn():
+                    pass
+        except Exception as error:
+            self.failure = f"{type(error).__name__}: {error}"
+            log.exception("engine stopped")
+        finally:
+            self._closing.set()
+            self._end_all()
+
+    def _turn(self) -> bool:
+        """One round: read the inbox, run one step. False when there is nothing left to do."""
+        idle = not (self._scheduler.running or self._scheduler.waiting)
+        if idle and self._closing.is_set() and self._inbox.empty():
+            return False
+        self._read_inbox(wait=idle)
+        if self._abandon.is_set():
+            return False
+        plan = self._scheduler.plan()
+        for chunk in plan.chunks:
+            committed = self._runner.prefill(chunk)
+            if committed is not None:
+                self._deliver(chunk.sequence, committed, speculative=False)
+        if plan.decode:
+            speculative = self.config.mode != "ar"
+            for sequence, committed in zip(
+                plan.decode, self._runner.decode(plan.decode), strict=True
+            ):
+                self._deliver(sequence, committed, speculative=speculative)
+        return True
+
+    def _read_inbox(self, *, wait: bool) -> None:
+        while True:
+            try:
+                message = self._inbox.get(block=wait)
+            except queue.Empty:
+                return
+            wait = False
+            if isinstance(message, _Submit):
+                self._accept(message)
+            elif isinstance(message, _Abort):
+                sequence = self._scheduler.find(message.request_id)
+                if sequence is not None:
+                    self._end(sequence, Output(message.request_id, (), finish=Finish.ABORT))
+
+    def _accept(self, message: _Submit) -> None:
+        request = message.request
+        self._listeners[request.id] = message.on_output
+        self._scheduler.add(Sequence(request, list(request.prompt)))
+        with self._lock:
+            self._queued -= 1
+        self._prompt_tokens += len(request.prompt)
+
+    def _deliver(self, sequence: Sequence, committed: Committed, *, speculative: bool) -> None:
+        request = sequence.request
+        if not committed.healthy:
+            error = "the model's logits are not finite (NaN or infinity)"
+            self._end(sequence, Output(request.id, (), finish=Finish.ERROR, error=error))
+            return
+        kept = keep(sequence, committed.tokens, self.config.context_length)
+        sequence.tokens.extend(kept.tokens)
+        self._generation_tokens += len(kept.tokens)
+        if speculative:
+            news = {"drafted": committed.drafted, "accepted": len(kept.tokens) - 1}
+            sequence.speculation = counted(sequence.speculation, **news)
+            self._speculation = counted(self._speculation, **news)
+        output = Output(
+            request.id,
+            tuple(kept.tokens),
+            logprobs=committed.logprobs and committed.logprobs[: len(kept.tokens)],
+            finish=kept.finish,
+            speculation=sequence.speculation,
+        )
+        if kept.finish is not None:
+            self._end(sequence, output)
+        elif not self._scheduler.fits(len(sequence.tokens)):
+            self._end(sequence, replace(output, finish=Finish.LENGTH))
+        else:
+            self._listeners[request.id](output)
+
+    def _end(self, sequence: Sequence, output: Output) -> None:
+        self._scheduler.finish(sequence)
+        self._runner.forget(sequence)
+        self._listeners.pop(sequence.request.id)(output)
+
+    def _end_all(self) -> None:
+        finish = Finish.ERROR if self.failure else Finish.ABORT
+        self._read_inbox(wait=False)
+        for request_id, listener in list(self._listeners.items()):
+            listener(Output(request_id, (), finish=finish, error=self.failure))
+        self._listeners.clear()
+
+
+def check(request: Request, context_length: int, vocab_size: int) -> None:
+    """Raise RequestError for a request that no schedule can serve."""
+    if not request.prompt:
+        raise RequestError("the prompt is empty", "prompt")
+    if len(request.prompt) >= context_length:
+        message = f"the prompt has {len(request.prompt)} tokens, the context holds {context_length}"
+        raise RequestError(message, "prompt")
+    if request.max_tokens < 1:
+        raise RequestError("max_tokens must be at least 1", "max_tokens")
+    if not all(0 <= token < vocab_size for token in request.prompt):
+        raise RequestError(f"the prompt has tokens outside 0..{vocab_size - 1}", "prompt")

@@ -1,0 +1,177 @@
+"""The device side of a step: sequences become rows, rows become committed tokens.
+
+Holds the models and the caches; knows nothing of queues, requests' ends or clients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ddtree.config import EngineConfig
+from ddtree.core.batch import DraftTree, Rows
+from ddtree.core.sequence import Sequence, TokenLogprob
+from ddtree.engine.logprobs import logprobs_at
+from ddtree.engine.scheduler import Chunk
+from ddtree.ops.bitmask import pack
+from ddtree.ops.sample import sample, uniform
+from ddtree.ops.tree_attention import plan_attention
+from ddtree.speculate import lookup
+from ddtree.speculate.seam import Models, Pools
+from ddtree.speculate.step import Stepped, StepShape, step
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What one step brought for one sequence."""
+
+    tokens: list[int]
+    logprobs: tuple[TokenLogprob, ...] | None
+    drafted: int  # nodes besides the root
+    healthy: bool  # the target's logits were finite
+
+
+class Runner:
+    """Prefills chunks and decodes batches. Every method runs on the engine's thread."""
+
+    def __init__(self, config: EngineConfig, models: Models, pools: Pools) -> None:
+        self.config, self.models, self.pools = config, models, pools
+        self.device = pools.target.kv.device
+        self._lookups: dict[str, lookup.Lookup] = {}
+
+    @property
+    def depth(self) -> int:
+        """D: the deepest a tree can be."""
+        return tree_depth(self.config, self.models)
+
+    def forget(self, sequence: Sequence) -> None:
+        self._lookups.pop(sequence.request.id, None)
+
+    def prefill(self, chunk: Chunk) -> Committed | None:
+        """Cache the chunk. The last chunk of a fresh prompt also gives the first token."""
+        sequence = chunk.sequence
+        new = chunk.end - chunk.begin
+        rows = self._rows([sequence], start=[chunk.begin])
+        tokens = self._tensor([sequence.tokens[chunk.begin : chunk.end]])  # [1, N]
+        positions = self._tensor([list(range(chunk.begin, chunk.end))])
+        plan = plan_attention(
+            rows.start, rows.page_table, new, "causal", self.pools.page_size, chunk.end
+        )
+        out = self.models.target.forward(
+            tokens, positions, self.pools.target, plan, self.models.feature_layers
+        )
+        if self.models.drafter is not None and self.pools.drafter is not None:
+            assert out.features is not None
+            self.models.drafter.write_context(
+                out.features, positions, plan.write_slots, self.pools.drafter
+            )
+        sequence.cached = chunk.end
+        if chunk.end < len(sequence.tokens):
+            return None
+        logits = self.models.target.logits(out.hidden[:, -1:])  # [1, 1, V]
+        draws = uniform(rows.seed.unsqueeze(1), positions[:, -1:] + 1)
+        chosen = sample(logits, rows.temperature, rows.top_p, draws)
+        token = int(chosen)
+        wanted = sequence.request.logprobs
+        return Committed(
+            tokens=[token],
+            logprobs=None if wanted is None else logprobs_at(logits[0], [token], wanted),
+            drafted=0,
+            healthy=bool(logits.sum().isfinite()),
+        )
+
+    def decode(self, sequences: list[Sequence]) -> list[Committed]:
+        """One speculative step for every sequence; moves `cached`, leaves `tokens` alone."""
+        starts = [sequence.cached for sequence in sequences]
+        rows = self._rows(sequences, start=starts)
+        shape = StepShape(
+            mode=self.config.mode,
+            budget=self.config.budget,
+            depth=self.depth,
+            longest=max(starts),
+        )
+        done = step(rows, self.models, self.pools, shape, self._host_tree(sequences))
+        return self._read(sequences, done)
+
+    def _read(self, sequences: list[Sequence], done: Stepped) -> list[Committed]:
+        """The step's only host read."""
+        lengths = done.verdict.length.tolist()
+        tokens = done.verdict.tokens.tolist()
+        drafted = (done.tree.depths > 0).sum(1).tolist()
+        healthy = done.judged.logits.sum((1, 2)).isfinite().tolist()
+        result = []
+        for i, sequence in enumerate(sequences):
+            committed = tokens[i][: lengths[i]]
+            sequence.cached += lengths[i]
+            wanted = sequence.request.logprobs
+            logprobs = None
+            if wanted is not None:
+                path = done.verdict.path[i, : lengths[i]]
+                logprobs = logprobs_at(done.judged.logits[i, path], committed, wanted)
+            result.append(Committed(committed, logprobs, drafted[i], healthy[i]))
+        return result
+
+    def _rows(self, sequences: list[Sequence], start: list[int]) -> Rows:
+        wide = max(len(sequence.pages) for sequence in sequences)
+        sampling = [sequence.request.sampling for sequence in sequences]
+        return Rows(
+            start=self._tensor(start),
+            root=self._tensor([sequence.tokens[-1] for sequence in sequences]),
+            page_table=self._tensor([s.pages + [0] * (wide - len(s.pages)) for s in sequences]),
+            temperature=torch.tensor([s.temperature for s in sampling], device=self.device),
+            top_p=torch.tensor([s.top_p for s in sampling], device=self.device),
+            seed=self._tensor([s.seed for s in sampling]),
+        )
+
+    def _host_tree(self, sequences: list[Sequence]) -> DraftTree | None:
+        if self.config.drafter != "prompt-lookup" or self.config.mode == "ar":
+            return None
+        trees = [
+            lookup.propose(
+                self._lookups.setdefault(sequence.request.id, lookup.Lookup()),
+                sequence.tokens,
+                self.config.budget,
+                branches=self.config.mode == "ddtree",
+            )
+            for sequence in sequences
+        ]
+        return self._pad(trees, self.config.budget + 1)
+
+    def _pad(self, trees: list[lookup.HostTree], nodes: int) -> DraftTree:
+        """Host trees as tensors of one shape; unused nodes see themselves only."""
+        visible = torch.eye(nodes, dtype=torch.bool).repeat(len(trees), 1, 1)
+        for i, tree in enumerate(trees):
+            for node in range(1, len(tree.tokens)):
+                visible[i, node] |= visible[i, tree.parents[node]]
+
+        def padded(values: list[int], filler: int) -> list[int]:
+            return values + [filler] * (nodes - len(values))
+
+        return DraftTree(
+            tokens=self._tensor([padded(tree.tokens, tree.tokens[0]) for tree in trees]),
+            parents=self._tensor([padded(tree.parents, 0) for tree in trees]),
+            depths=self._tensor([padded(tree.depths, -1) for tree in trees]),
+            ancestors=pack(visible).to(self.device),
+        )
+
+    def _tensor(self, values: list[int] | list[list[int]]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+
+def tree_depth(config: EngineConfig, models: Models) -> int:
+    """D for this configuration: 0 without speculation, else what the drafter reaches."""
+    if config.mode == "ar":
+        return 0
+    if models.drafter is not None:
+        return models.drafter.shape.depth
+    return min(lookup.DEPTH, config.budget)
+
+
+def tree_nodes(config: EngineConfig, models: Models) -> int:
+    """N: the nodes of one verify, root included."""
+    if config.mode == "ar":
+        return 1
+    if config.mode == "chain" and models.drafter is not None:
+        return models.drafter.shape.block_size
+    return config.budget + 1
