@@ -1,0 +1,68 @@
+"""What a run shows, in sentences that carry their number and the records it comes from. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddops.analysis.repeats import Group
+
+
+@dataclass(frozen=True)
+class Claim:
+    text: str
+    records: tuple[str, ...]  # cell ids
+
+
+def claims(groups: Sequence[Group]) -> tuple[Claim, ...]:
+    """The fastest variant per concurrency, then what was slower than `ar`, failed or is missing."""
+    ladder = sorted({group.concurrency for group in groups})
+    rungs = [[g for g in groups if g.concurrency == concurrency] for concurrency in ladder]
+    made = [_fastest(rung) for rung in rungs]
+    made += [_slower(group) for group in groups]
+    made += [_not_good(group) for group in groups]
+    return tuple(claim for claim in made if claim is not None)
+
+
+def _fastest(rung: Sequence[Group]) -> Claim | None:
+    measured = [group for group in rung if group.median is not None]
+    if not measured:
+        return None
+    best = max(measured, key=lambda group: _speed(group))
+    where = f"C={best.concurrency}"
+    if best.speedup is None:
+        tail = (
+            "autoregressive decoding itself" if best.variant.mode == "ar" else "no `ar` beside it"
+        )
+        text = f"{where}: {best.variant.name} is fastest, {_speed(best):.1f} tok/s ({tail})"
+        return Claim(text, _ids(best))
+    text = (
+        f"{where}: {best.variant.name} is fastest, {_speed(best):.1f} tok/s, "
+        f"{best.speedup.value:.2f}x of ar"
+    )
+    return Claim(text, (best.speedup.of, best.speedup.base))
+
+
+def _slower(group: Group) -> Claim | None:
+    if group.speedup is None or group.speedup.value >= 1:
+        return None
+    text = (
+        f"C={group.concurrency}: {group.variant.name} is slower than ar, {group.speedup.value:.2f}x"
+    )
+    return Claim(text, (group.speedup.of, group.speedup.base))
+
+
+def _not_good(group: Group) -> Claim | None:
+    if group.verdict == "ok":
+        return None
+    text = f"C={group.concurrency}: {group.variant.name} {group.verdict}"
+    return Claim(text, tuple(record.cell.id for record in group.records if not record.ok))
+
+
+def _speed(group: Group) -> float:
+    median = group.median
+    return median.metrics.output_tok_s if median and median.metrics else 0.0
+
+
+def _ids(group: Group) -> tuple[str, ...]:
+    return (group.median.cell.id,) if group.median else ()

@@ -1,0 +1,102 @@
+"""Repeats of one configuration side by side: the median repeat speaks, the others are its spread.
+
+Pure. Every number a group tells is the number of one record, so that it can be looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median_low
+from typing import TypeVar
+
+from ddops.analysis.compare import Speedup, baseline, speedup, verdict
+from ddops.spec.matrix import Matrix, Variant
+from ddops.spec.record import Metrics, Record
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Group:
+    """One variant at one concurrency; `records` by repeat, the last attempt at each."""
+
+    variant: Variant
+    concurrency: int
+    asked: int  # repeats the matrix wants
+    records: tuple[Record, ...]
+    speedups: tuple[Speedup, ...]  # over `ar` of the same repeat, where both are good
+
+    @property
+    def good(self) -> tuple[Record, ...]:
+        return tuple(record for record in self.records if record.ok and record.metrics)
+
+    @property
+    def median(self) -> Record | None:
+        """The good record with the median throughput (the lower one of two)."""
+        return _median(self.good, lambda record: _metrics(record).output_tok_s)
+
+    @property
+    def throughputs(self) -> tuple[float, ...]:
+        return tuple(_metrics(record).output_tok_s for record in self.good)
+
+    @property
+    def speedup(self) -> Speedup | None:
+        return _median(self.speedups, lambda each: each.value)
+
+    @property
+    def verdict(self) -> str:
+        """`ok`, the first verdict that is not, or `not measured`."""
+        if not self.records:
+            return "not measured"
+        bad = [said for said in map(verdict, self.records) if said != "ok"]
+        return bad[0] if bad else "ok"
+
+
+def groups(matrix: Matrix, records: Sequence[Record]) -> tuple[Group, ...]:
+    """Every variant at every concurrency of the matrix, in its order, measured or not."""
+    return tuple(
+        _group(matrix, variant, concurrency, records)
+        for variant in matrix.variants
+        for concurrency in matrix.concurrency
+    )
+
+
+def step_s(metrics: Metrics) -> float | None:
+    """Seconds per target step of one request: TPOT p50 x accept; without speculation TPOT."""
+    if metrics.tpot_s is None:
+        return None
+    return metrics.tpot_s.p50 * (metrics.accept or 1.0)
+
+
+def user_tok_s(metrics: Metrics) -> float | None:
+    """Tokens per second that one user sees while the answer streams: 1 / TPOT p50."""
+    if metrics.tpot_s is None or metrics.tpot_s.p50 <= 0:
+        return None
+    return 1 / metrics.tpot_s.p50
+
+
+def _group(matrix: Matrix, variant: Variant, concurrency: int, records: Sequence[Record]) -> Group:
+    own = [r for r in records if (r.cell.variant, r.cell.concurrency) == (variant, concurrency)]
+    own.sort(key=lambda record: record.cell.repeat)
+    pairs = [(record, baseline(record, records)) for record in own if variant.mode != "ar"]
+    ratios = [speedup(record, base) for record, base in pairs if base is not None]
+    return Group(
+        variant=variant,
+        concurrency=concurrency,
+        asked=matrix.repeats,
+        records=tuple(own),
+        speedups=tuple(ratio for ratio in ratios if ratio is not None),
+    )
+
+
+def _metrics(record: Record) -> Metrics:
+    assert record.metrics is not None, "only good records have a place in a median"
+    return record.metrics
+
+
+def _median(values: Sequence[_T], key: Callable[[_T], float]) -> _T | None:
+    if not values:
+        return None
+    middle = median_low(map(key, values))
+    return next(value for value in values if key(value) == middle)
