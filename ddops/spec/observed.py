@@ -95,6 +95,7 @@ class Port(Word):
 
 class Service(Word):
     kind: SupervisorKind
+    sudo: bool  # changing it needs `sudo`
     state: ServiceState
     pid: int | None  # of the engine
     uptime_s: float | None

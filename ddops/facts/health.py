@@ -1,0 +1,53 @@
+"""What the service itself answers: alive, ready, and how it is decoding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from ddops.spec.observed import Health
+
+TIMEOUT_S = 3.0
+
+
+def look(base_url: str, api_key: str | None = None) -> Health:
+    with client(base_url, api_key) as session:
+        try:
+            alive = session.get("/health").status_code == 200
+            answer = session.get("/ready")
+        except httpx.TransportError as error:
+            return Health(alive=False, ready=False, status=_reason(error))
+        return Health(alive=alive, ready=answer.status_code == 200, status=_status(answer))
+
+
+def server_info(base_url: str, api_key: str | None = None) -> dict[str, Any] | None:
+    with client(base_url, api_key) as session:
+        try:
+            answer = session.get("/server_info")
+            said = answer.json() if answer.status_code == 200 else None
+        except (httpx.TransportError, ValueError):
+            return None
+        return said if isinstance(said, dict) else None
+
+
+def client(base_url: str, api_key: str | None, timeout_s: float = TIMEOUT_S) -> httpx.Client:
+    """A proxy of the environment must not stand between us and a service on this machine."""
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    return httpx.Client(base_url=base_url, headers=headers, timeout=timeout_s, trust_env=False)
+
+
+def _status(answer: httpx.Response) -> str:
+    try:
+        said = answer.json()
+    except ValueError:
+        said = None
+    if isinstance(said, dict) and isinstance(said.get("status"), str):
+        return str(said["status"])
+    return "ready" if answer.status_code == 200 else f"/ready answers {answer.status_code}"
+
+
+def _reason(error: httpx.TransportError) -> str:
+    if isinstance(error, httpx.ConnectError):
+        return "nothing answers"
+    return "no answer in time" if isinstance(error, httpx.TimeoutException) else str(error)

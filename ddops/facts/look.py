@@ -1,0 +1,91 @@
+"""Everything there is to see before a plan is made, in one value."""
+
+from __future__ import annotations
+
+from ddops.errors import HostError
+from ddops.facts import gpu, health, port, python, service, system, weights
+from ddops.host.base import Host
+from ddops.host.open import place_of
+from ddops.spec.box import Box
+from ddops.spec.command import Run
+from ddops.spec.deployment import Serving, Weights
+from ddops.spec.layout import layout
+from ddops.spec.observed import Holding, Observed, Python, Service, System
+from ddops.spec.place import Place
+
+
+def look(host: Host, box: Box) -> Observed:
+    place, wish = place_of(box), box.deployment
+    machine = look_system(host, place)
+    drafter = wish.decoding.drafter
+    return Observed(
+        system=machine,
+        python=look_python(host, place),
+        gpus=gpu.parse(host.run(gpu.COMMAND).stdout),
+        model=_present(look_weights(host, place, wish.model.weights)),
+        drafter=look_weights(host, place, drafter) if isinstance(drafter, Weights) else None,
+        port=port.parse(_said(host, port.command(place, wish.serving.port)), wish.serving.port),
+        service=look_service(host, place, machine),
+        health=health.look(base_url(wish.serving), api_key(host, wish.serving)),
+    )
+
+
+def look_system(host: Host, place: Place) -> System:
+    return system.parse(_said(host, system.command(place.root)))
+
+
+def look_python(host: Host, place: Place) -> Python:
+    return python.parse(_said(host, python.command(place.engine_python)))
+
+
+def look_service(host: Host, place: Place, machine: System) -> Service:
+    kind = service.supervisor(machine, service.wished())
+    said = _said(host, service.command(place, kind))
+    unit, env = host.read(place.unit_path(kind)), host.read(place.env_file)
+    return service.parse(said, kind, unit=unit, env=env, user=machine.user)
+
+
+def look_weights(host: Host, place: Place, wanted: Weights) -> Holding | None:
+    """None for weights that ship inside the engine."""
+    where = layout(wanted, place)
+    if where is None:
+        return None
+    offer = weights.parse_offer(host.read(where.listing)) if where.listing else None
+    paths = where.known_paths
+    if offer:
+        paths = tuple(f"{where.root}/{file.name}" for file in offer.files)
+    seen = weights.parse(_said(host, weights.command(place, paths))) if paths else ()
+    return Holding(source=wanted.source, root=where.root, artefacts=seen, offer=offer)
+
+
+def base_url(serving: Serving) -> str:
+    """How this machine reaches the service; a wildcard address is reached by loopback."""
+    address = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}
+    return f"http://{address.get(serving.address, serving.address)}:{serving.port}"
+
+
+def api_key(host: Host, serving: Serving) -> str | None:
+    if serving.api_key_file is None:
+        return None
+    text = host.read(serving.api_key_file)
+    if not text or not text.strip():
+        raise HostError(
+            f"`api_key_file` {serving.api_key_file} is missing or empty",
+            hint=f"`(umask 077; openssl rand -hex 32 > {serving.api_key_file})`",
+        )
+    return text.decode().strip()
+
+
+def _present(holding: Holding | None) -> Holding:
+    return holding or Holding(source="bundled", root="bundled", artefacts=(), offer=None)
+
+
+def _said(host: Host, command: Run) -> str:
+    result = host.run(command)
+    if not result.ok:
+        raise HostError(
+            f"looking at the box failed: `{command.argv[0]}` ended with exit code {result.code}",
+            detail=result.stderr.strip() or None,
+            hint=f"it wanted to: {command.why}",
+        )
+    return result.stdout

@@ -1,0 +1,46 @@
+"""The interpreter that would run the engine, and whether it can. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import json
+
+from ddops.spec.command import Run
+from ddops.spec.observed import Python
+
+NEEDED = (
+    "torch",
+    "numpy",
+    "safetensors",
+    "gguf",
+    "tokenizers",
+    "minijinja",
+    "fastapi",
+    "uvicorn",
+    "prometheus_client",
+)
+"""Modules of the runtime extra, by the name they are imported under."""
+
+_PROBE = """
+import json, platform, sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+try:
+    torch = version("torch")
+except PackageNotFoundError:
+    torch = None
+print(json.dumps({
+    "executable": sys.executable,
+    "version": platform.python_version(),
+    "engine": find_spec("ddtree") is not None,
+    "torch": torch,
+    "missing": [name for name in sys.argv[1:] if find_spec(name) is None],
+}))
+"""
+
+
+def command(interpreter: str) -> Run:
+    return Run(argv=(interpreter, "-c", _PROBE, *NEEDED), why="look at the engine's Python")
+
+
+def parse(text: str) -> Python:
+    return Python.model_validate(json.loads(text))

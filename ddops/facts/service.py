@@ -1,0 +1,107 @@
+"""The service as its supervisor knows it: state, process, restarts, last exit code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from ddops.errors import UsageError
+from ddops.spec.command import Run
+from ddops.spec.observed import Service, ServiceState, SupervisorKind, System
+from ddops.spec.place import Place
+
+KINDS: Final[tuple[SupervisorKind, ...]] = ("systemd", "systemd-user", "background")
+PROPERTIES = (
+    "ActiveState,SubState,MainPID,NRestarts,ExecMainStatus,ExecMainCode,ExecMainStartTimestamp"
+)
+_KILLED = "2"  # CLD_KILLED: ExecMainStatus is a signal, not an exit code
+_DUMPED = "3"  # CLD_DUMPED
+
+
+def supervisor(system: System, wish: str | None = None) -> SupervisorKind:
+    """systemd where it is process 1 and we may use it, else the user's own, else our keeper."""
+    if wish:
+        known: dict[str, SupervisorKind] = {kind: kind for kind in KINDS}
+        if wish not in known:
+            raise UsageError(
+                f"DDOPS_SUPERVISOR={wish} names no supervisor", hint=f"one of {', '.join(KINDS)}"
+            )
+        return known[wish]
+    if system.pid1 == "systemd" and system.root:
+        return "systemd"
+    return "systemd-user" if system.user_manager else "background"
+
+
+def wished() -> str | None:
+    return os.environ.get("DDOPS_SUPERVISOR")
+
+
+def command(place: Place, kind: SupervisorKind) -> Run:
+    why = "look at the service"
+    if kind == "background":
+        return Run(
+            argv=(place.python, "-m", "ddops.host.supervisor", "status", place.home), why=why
+        )
+    user = ("--user",) if kind == "systemd-user" else ()
+    unit = f"{place.service}.service"
+    show = ("systemctl", *user, "show", unit, "--timestamp=unix", f"--property={PROPERTIES}")
+    return Run(argv=show, why=why)
+
+
+def parse(
+    text: str,
+    kind: SupervisorKind,
+    *,
+    unit: bytes | None,
+    env: bytes | None,
+    user: str,
+    now: float | None = None,
+) -> Service:
+    """`unit` and `env` are the files as they lie on the box; `user` is who looks."""
+    said = _keeper(json.loads(text)) if kind == "background" else _systemd(text, now or time.time())
+    if unit is None:
+        said["state"] = "absent"
+    ours = {
+        "kind": kind,
+        "sudo": kind == "systemd" and user != "root",
+        "unit_sha256": _sha256(unit),
+        "env_sha256": _sha256(env),
+    }
+    return Service.model_validate({**said, **ours})
+
+
+def _keeper(said: Mapping[str, object]) -> dict[str, object]:
+    return {**said, "state": said["state"] or "stopped"}
+
+
+def _systemd(text: str, now: float) -> dict[str, object]:
+    said = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    pid = int(said.get("MainPID") or 0) or None
+    started = said.get("ExecMainStartTimestamp", "").removeprefix("@")
+    status = int(said.get("ExecMainStatus") or 0)
+    code = said.get("ExecMainCode", "0")
+    ended = {"0": None, _KILLED: -status, _DUMPED: -status}.get(code, status)
+    return {
+        "state": _state(said.get("ActiveState", ""), said.get("SubState", "")),
+        "pid": pid,
+        "uptime_s": now - float(started) if pid and started.isdigit() else None,
+        "restarts": int(said.get("NRestarts") or 0),
+        "exit_code": None if pid else ended,
+    }
+
+
+def _state(active: str, sub: str) -> ServiceState:
+    if active == "active":
+        return "running"
+    if active in ("activating", "reloading"):
+        # auto-restart: the process has ended and the next one has not begun
+        return "starting" if sub == "auto-restart" else "running"
+    return "failed" if active == "failed" else "stopped"
+
+
+def _sha256(data: bytes | None) -> str | None:
+    return hashlib.sha256(data).hexdigest() if data is not None else None

@@ -1,0 +1,87 @@
+"""The gate of a started service: process alive, port answers, one token generated. Or a verdict."""
+
+from __future__ import annotations
+
+import time
+
+from ddops.errors import ServiceError
+from ddops.facts import health
+from ddops.facts.look import api_key, base_url, look_service, look_system
+from ddops.flows.logs import log_tail
+from ddops.flows.site import Site
+from ddops.flows.voice import Voice
+from ddops.spec.deployment import Deployment
+from ddops.spec.observed import Service
+
+MEANING = {
+    1: ("the engine crashed", None),
+    2: ("the engine refused its arguments", "`ddops plan {box}` shows them with their reasons"),
+    3: ("the model or the drafter cannot be loaded", "the log says which file"),
+    4: (
+        "out of memory",
+        "lower `context_length`, `max_running_requests` or `kv_tokens` in the inventory",
+    ),
+    5: ("the port is in use", "choose another `port` in the inventory"),
+    126: ("the engine's Python cannot be executed", "`ddops inspect {box}` shows which it is"),
+    127: ("the engine's Python cannot be started", "`ddops inspect {box}` shows which it is"),
+    203: ("the engine's Python cannot be started", "`ddops inspect {box}` shows which it is"),
+    -9: ("it was killed, most often because memory ran out", "look at `free -m` and `dmesg`"),
+}
+TAIL = 30  # lines of log in a verdict
+_POLL_S = 0.15
+_QUEUED_S = 2.0  # systemd may still say `inactive` while the start job waits in its queue
+
+
+def wait(site: Site, deployment: Deployment, voice: Voice) -> Service:
+    """Returns at the first token. Raises `ServiceError` at once when the process ends."""
+    serving = deployment.serving
+    url, key = base_url(serving), api_key(site.host, serving)
+    machine = look_system(site.host, site.place)
+    began, status = time.monotonic(), ""
+    with voice.step(f"wait for {deployment.model.name} to generate its first token"):
+        while True:
+            seen = look_service(site.host, site.place, machine)
+            elapsed = time.monotonic() - began
+            if _ended(seen, elapsed):
+                raise _dead(site, seen, elapsed)
+            answer = health.look(url, key)
+            if answer.ready:
+                return seen
+            if answer.status != status:
+                status = answer.status
+                voice.detail(f"  {elapsed:.1f} s: {status}")
+            if elapsed > deployment.ready_timeout_s:
+                raise _never_ready(site, status, elapsed)
+            time.sleep(_POLL_S)
+
+
+def _ended(seen: Service, elapsed: float) -> bool:
+    """A restart counts as an end: what crashed once at start will crash again."""
+    if seen.state == "stopped" and seen.exit_code is None:
+        return elapsed > _QUEUED_S
+    return seen.state in ("failed", "stopped", "absent") or seen.restarts > 0
+
+
+def _dead(site: Site, seen: Service, elapsed: float) -> ServiceError:
+    code = seen.exit_code
+    meaning, hint = MEANING.get(code or 0, ("the service ended", None))
+    what = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+    return ServiceError(
+        f"the service of box `{site.box.name}` died after {elapsed:.1f} s: {meaning} ({what})",
+        detail=_tail(site),
+        hint=(hint or "`ddops logs {box} -n 200` shows more").format(box=site.box.name),
+    )
+
+
+def _never_ready(site: Site, status: str, elapsed: float) -> ServiceError:
+    return ServiceError(
+        f"the service of box `{site.box.name}` lives, but was not ready after {elapsed:.0f} s:"
+        f" {status}",
+        detail=_tail(site),
+        hint="raise `ready_timeout_s` in the inventory if the log shows that it is only slow",
+    )
+
+
+def _tail(site: Site) -> str:
+    text = log_tail(site.host, site.box, TAIL).rstrip()
+    return f"the end of its log:\n{text}" if text else "its log is empty"

@@ -1,0 +1,50 @@
+"""A box with the hands that reach it: what every flow starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from ddops.facts import look
+from ddops.host.base import Host
+from ddops.host.open import open_host, place_of
+from ddops.spec.box import Box
+from ddops.spec.generation import Generation
+from ddops.spec.load import load_box
+from ddops.spec.observed import Service
+from ddops.spec.place import Place
+
+
+@dataclass(frozen=True)
+class Site:
+    host: Host
+    box: Box
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.box)
+
+    def service(self) -> Service:
+        return look.look_service(self.host, self.place, look.look_system(self.host, self.place))
+
+    def generation(self) -> Generation | None:
+        """What was deployed last and passed its gate. A damaged note counts as none."""
+        text = self.host.read(self.place.generation)
+        try:
+            return Generation.model_validate_json(text) if text is not None else None
+        except ValidationError:
+            return None
+
+
+@contextmanager
+def opened(name: str) -> Iterator[Site]:
+    """`name` is an inventory's name or path."""
+    box = load_box(name)
+    host = open_host(box)
+    try:
+        yield Site(host, box)
+    finally:
+        host.close()

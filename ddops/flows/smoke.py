@@ -1,0 +1,62 @@
+"""One real question through the public API, and its answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from ddops.errors import ServiceError
+from ddops.facts import health
+from ddops.facts.look import api_key, base_url
+from ddops.flows.site import Site
+from ddops.spec.base import Word
+from ddops.spec.deployment import Deployment
+
+QUESTION = "What is the capital of France? Answer in one sentence."
+MAX_TOKENS = 48
+_TIMEOUT_S = 120.0
+
+
+class Answer(Word):
+    text: str
+    tokens: int
+    seconds: float
+
+
+def ask(site: Site, deployment: Deployment) -> Answer:
+    serving = deployment.serving
+    question = {
+        "model": deployment.model.name,
+        "messages": [{"role": "user", "content": QUESTION}],
+        "max_tokens": MAX_TOKENS,
+        "temperature": 0.0,
+    }
+    key = api_key(site.host, serving)
+    with health.client(base_url(serving), key, _TIMEOUT_S) as session:
+        try:
+            answer = session.post("/v1/chat/completions", json=question)
+        except httpx.TransportError as error:
+            raise _wrong(site, f"no answer: {error or type(error).__name__}") from None
+    if answer.status_code != 200:
+        raise _wrong(site, f"it answers {answer.status_code}: {answer.text[:500]}")
+    return _read(site, answer)
+
+
+def _read(site: Site, answer: httpx.Response) -> Answer:
+    try:
+        said: dict[str, Any] = answer.json()
+        text = said["choices"][0]["message"]["content"]
+        tokens = said["usage"]["completion_tokens"]
+    except (ValueError, KeyError, IndexError, TypeError):
+        raise _wrong(site, f"its answer has another shape: {answer.text[:500]}") from None
+    if not isinstance(text, str) or not text.strip():
+        raise _wrong(site, "its answer is empty")
+    return Answer(text=text.strip(), tokens=tokens, seconds=answer.elapsed.total_seconds())
+
+
+def _wrong(site: Site, what: str) -> ServiceError:
+    return ServiceError(
+        f"the service of box `{site.box.name}` is up, but the smoke test failed: {what}",
+        hint=f"`ddops logs {site.box.name} -n 100`",
+    )

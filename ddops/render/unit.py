@@ -1,0 +1,66 @@
+"""From a unit to the text that a supervisor reads: a systemd unit, or JSON for our own keeper."""
+
+from __future__ import annotations
+
+import json
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ddops.errors import SpecError
+from ddops.spec.observed import SupervisorKind
+from ddops.spec.shipped import shipped
+from ddops.spec.unit import FINAL_EXIT_CODES, Unit
+
+
+def render_unit(unit: Unit, kind: SupervisorKind) -> str:
+    if kind == "background":
+        return _json(unit)
+    return _template("systemd/ddtree.service.j2", unit=unit, user_manager=kind == "systemd-user")
+
+
+def render_env(api_key: str | None) -> str:
+    """The file with the service's secrets. A key that could break out of its line is refused."""
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+        raise SpecError("the API key must be one line of printable ASCII")
+    if api_key is not None and set(api_key) & set("\"'\\$` "):
+        raise SpecError("the API key must not hold quotes, backslashes, `$` or spaces")
+    return _template("env/ddtree.env.j2", api_key=api_key)
+
+
+def _json(unit: Unit) -> str:
+    keeper = unit.model_dump(include=KEEPER_FIELDS)
+    keeper["final_exit_codes"] = FINAL_EXIT_CODES
+    return json.dumps(keeper, indent=2, sort_keys=True) + "\n"
+
+
+KEEPER_FIELDS = {
+    "argv",
+    "workdir",
+    "env",
+    "env_file",
+    "stop_timeout_s",
+    "start_limit",
+    "start_window_s",
+    "restart_delay_s",
+}
+"""What `host/keeper.py` reads; the rest is for systemd."""
+
+
+def _template(name: str, **values: object) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(shipped("templates")),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["quoted"] = quoted
+    environment.filters["seconds"] = lambda number: f"{number:g}"
+    return environment.get_template(name).render(final_exit_codes=FINAL_EXIT_CODES, **values)
+
+
+def quoted(word: str) -> str:
+    """One word of ExecStart: systemd expands `%` and `$`, and splits at spaces."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    plain = escaped and not set(escaped) & set(" \t\"'\\;")
+    return escaped if plain else f'"{escaped}"'
