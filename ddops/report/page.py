@@ -1,0 +1,38 @@
+"""The view as text: one self-contained HTML page, one Markdown file. No file is touched here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+
+from ddops.report.plots import plots
+from ddops.report.view import View
+
+
+@dataclass(frozen=True)
+class Page:
+    html: str
+    markdown: str
+
+
+def page(view: View, template: Callable[[str], str]) -> Page:
+    """`template` gives the text of a template by name, for example `report.html.j2`."""
+    drawn = plots(view.groups)
+    return Page(
+        html=_render("report.html.j2", template, view=view, plots=drawn),
+        markdown=_render("report.md.j2", template, view=view),
+    )
+
+
+def _render(name: str, template: Callable[[str], str], **values: object) -> str:
+    environment = Environment(
+        loader=DictLoader({name: template(name)}),
+        undefined=StrictUndefined,
+        autoescape=name.endswith(".html.j2"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(name).render(values)
