@@ -11,10 +11,25 @@ from typing import Annotated, Final
 import typer
 
 from ddops import __version__
+from ddops.cli.deploy import deploy
+from ddops.cli.inspect import inspect
+from ddops.cli.logs import logs
 from ddops.cli.output import fail, write
+from ddops.cli.plan import plan
+from ddops.cli.restart import restart
+from ddops.cli.status import status
+from ddops.cli.stop import stop
 from ddops.errors import DdopsError, UsageError
 
-VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = ()
+VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
+    inspect,
+    plan,
+    deploy,
+    status,
+    logs,
+    stop,
+    restart,
+)
 """In the order of work. A verb is a function; a verb with verbs of its own is a `typer.Typer`."""
 
 INTERRUPTED: Final = 130

@@ -64,7 +64,7 @@ class Output:
             return True
         if not sys.stdin.isatty():
             raise UsageError(
-                f"{question} Nobody can answer: this is not a terminal",
+                f"this is not a terminal, so nobody can answer: {question}",
                 hint="run the same command with `--yes`",
             )
         sys.stderr.write(f"{question} [y/N] ")

@@ -5,14 +5,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
-from ddops.flows.voice import Voice
+from ddops.facts.look import api_key, base_url, look
+from ddops.flows import gate
+from ddops.flows.deploy import perform
+from ddops.flows.logs import log_tail as log_tail
+from ddops.flows.plan import render
+from ddops.flows.site import Site
+from ddops.flows.voice import Silent, Voice
 from ddops.host.base import Host
 from ddops.spec.box import Box
 from ddops.spec.deployment import Deployment
 from ddops.spec.observed import Observed
+from ddops.steps import service, unit
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,8 @@ class Served:
 
 def current(host: Host, box: Box) -> Deployment | None:
     """What `ddops deploy` left on the box; None before the first. `switch` does not change it."""
-    raise NotImplementedError
+    proven = Site(host, box).generation()
+    return proven.deployment if proven else None
 
 
 def switch(host: Host, box: Box, deployment: Deployment, *, voice: Voice | None = None) -> Served:
@@ -38,15 +48,34 @@ def switch(host: Host, box: Box, deployment: Deployment, *, voice: Voice | None 
 
     The weights must be on the box. Always restarts, so counters and caches begin at zero.
     `ServiceError` carries the verdict (exit code, what it means, the log's tail) as its detail.
+    Takes no lock: the caller holds `lock.locked` for as long as its switches belong together.
     """
-    raise NotImplementedError
-
-
-def log_tail(host: Host, box: Box, lines: int = 50) -> str:
-    """The last lines of the service's log; empty when there is none."""
-    raise NotImplementedError
+    site, speak = Site(host, box.model_copy(update={"deployment": deployment})), voice or Silent()
+    seen = look(host, site.box)
+    rendered = render(site, deployment, seen)
+    put = unit.plan(rendered.unit, rendered.env, seen=seen.service, place=site.place)
+    why = f"to serve {deployment.decoding.label}"
+    for command in (*put, *service.restart(seen.service, site.place, why)):
+        perform(site, command, speak)
+    ready = gate.wait(site, deployment, speak)
+    assert ready.pid is not None, "a service that passed its gate has a process"
+    return Served(
+        deployment=deployment,
+        base_url=base_url(deployment.serving),
+        api_key=api_key(host, deployment.serving),
+        unit=rendered.unit,
+        unit_sha256=rendered.unit_sha256,
+        pid=ready.pid,
+        logs=partial(log_tail, host, site.box),
+    )
 
 
 def facts_digest(observed: Observed) -> str:
     """sha256 of what makes two boxes the same for a measurement: system, Python, GPUs."""
-    raise NotImplementedError
+    fixed = observed.model_copy(
+        update={
+            "system": observed.system.model_copy(update={"disk_free": 0, "memory_available": 0})
+        }
+    )
+    text = fixed.model_dump_json(include={"system", "python", "gpus"})
+    return hashlib.sha256(text.encode()).hexdigest()

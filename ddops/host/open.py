@@ -31,7 +31,13 @@ def place_of(box: Box) -> Place:
     return Place(
         root=str(root),
         box=box.name,
-        python=sys.executable,
-        engine_python=os.environ.get("DDOPS_PYTHON") or sys.executable,
+        python=_python(),
+        engine_python=os.environ.get("DDOPS_PYTHON") or _python(),
         user_units=f"{user_config_dir('systemd')}/user",
     )
+
+
+def _python() -> str:
+    """One name for this interpreter however ddops was started, or every unit would differ."""
+    name = Path(sys.prefix) / "bin" / "python"
+    return str(name) if name.exists() and name.samefile(sys.executable) else sys.executable

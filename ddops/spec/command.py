@@ -79,7 +79,7 @@ class Extract(Word):
 
     @property
     def line(self) -> str:
-        return f"extract {self.member} to {self.path}"
+        return f"extract {self.member.rsplit('/', 1)[-1]} to {self.path}"
 
 
 Command = Run | Put | Fetch | Extract

@@ -42,6 +42,12 @@ class Model(Word):
     weights: Weights
     licence: str | None = None
 
+    @model_validator(mode="after")
+    def _only_drafters_are_bundled(self) -> Model:
+        if self.weights.source == "bundled":
+            raise ValueError("only a drafter ships with the engine: name a source for the weights")
+        return self
+
 
 class Decoding(Word):
     """How tokens are decided. `budget` is the number of tree nodes besides the root."""

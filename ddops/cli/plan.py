@@ -1,0 +1,76 @@
+"""`ddops plan`, and how a plan looks wherever one is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ddops.cli.options import BoxName, Json, Quiet, Verbose
+from ddops.cli.output import Output, table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ddops.flows.plan import Plan
+    from ddops.spec.command import Command
+    from ddops.spec.place import Place
+
+
+def plan(
+    box: BoxName = "local", json: Json = False, quiet: Quiet = False, verbose: Verbose = False
+) -> None:
+    """Say what `ddops deploy` would do to a box, and why. Changes nothing.
+
+    \b
+    Example:
+      ddops plan local
+    """
+    from ddops.flows.plan import plan as make
+    from ddops.flows.site import opened
+
+    out = Output(json=json, quiet=quiet, verbose=verbose)
+    with opened(box) as site:
+        planned = make(site)
+        out.result(as_data(planned), draw(planned, site.place, arguments=True))
+
+
+def as_data(planned: Plan) -> dict[str, Any]:
+    return {
+        "commands": [
+            {"kind": c.kind, "line": c.line, "why": c.why, "bytes": getattr(c, "size", None)}
+            for c in planned.commands
+        ],
+        "bytes": planned.bytes,
+        "unit_sha256": planned.rendered.unit_sha256,
+        "arguments": [argument.model_dump() for argument in planned.rendered.arguments],
+    }
+
+
+def draw(planned: Plan, place: Place, *, arguments: bool) -> RenderableType:
+    from rich.console import Group
+
+    parts = [draw_commands(planned.commands, place)]
+    if arguments:
+        rows = [(f"{a.flag} {_short(a.value, place)}", a.why) for a in planned.rendered.arguments]
+        parts += ["", table(("engine argument", "why"), rows)]
+    return Group(*parts)
+
+
+def draw_commands(commands: Sequence[Command], place: Place) -> RenderableType:
+    """Paths below the state folder are shown without it; `--json` has them in full."""
+    from rich.console import Group
+
+    if not commands:
+        return "nothing to change"
+    lines = [(_short(one.line, place), one.why, _size(one)) for one in commands]
+    rows = [(str(number), *line) for number, line in enumerate(lines, 1)]
+    return Group(f"below {place.root}:", table(("", "what", "why", "MB"), rows, right=("", "MB")))
+
+
+def _short(line: str, place: Place) -> str:
+    return line.replace(f"{place.root}/", "").replace(place.python, "python")
+
+
+def _size(command: Command) -> str:
+    size = getattr(command, "size", None)
+    return f"{size / 1e6:.1f}" if size else ""

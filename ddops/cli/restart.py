@@ -1,0 +1,36 @@
+"""`ddops restart`."""
+
+from __future__ import annotations
+
+from ddops.cli.options import BoxName, DryRun, Json, Quiet, Verbose
+from ddops.cli.output import Output
+from ddops.cli.plan import draw_commands
+
+
+def restart(
+    box: BoxName = "local",
+    dry_run: DryRun = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Restart the service and wait until it has generated a token.
+
+    \b
+    Example:
+      ddops restart local
+    """
+    from ddops.flows.lock import locked
+    from ddops.flows.restart import restart as again
+    from ddops.flows.restart import restart_plan
+    from ddops.flows.site import opened
+
+    out = Output(json=json, quiet=quiet, verbose=verbose)
+    with opened(box) as site:
+        if dry_run:
+            commands = restart_plan(site)
+            out.result([command.line for command in commands], draw_commands(commands, site.place))
+            return
+        with locked(site, "restart"):
+            seen = again(site, restart_plan(site), out)
+    out.result({"pid": seen.pid}, f"ready, process {seen.pid}")

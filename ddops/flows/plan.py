@@ -1,0 +1,156 @@
+"""Look at a box and say, with a reason per line, what a deploy would do. Changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddops.errors import CheckError
+from ddops.facts import offer
+from ddops.facts.look import api_key, look
+from ddops.flows.site import Site
+from ddops.render.engine_args import Argument, engine_arguments, engine_argv
+from ddops.render.unit import render_env, render_unit
+from ddops.spec.command import Command
+from ddops.spec.deployment import Deployment, Weights
+from ddops.spec.layout import layout
+from ddops.spec.observed import Holding, Observed
+from ddops.spec.place import Place
+from ddops.spec.source import OnBox, parse_source
+from ddops.spec.unit import Unit
+from ddops.steps import service, unit, weights
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A deployment as text for one box."""
+
+    unit: str
+    env: str
+    arguments: tuple[Argument, ...]
+
+    @property
+    def unit_sha256(self) -> str:
+        return unit.sha256(self.unit)
+
+    @property
+    def env_sha256(self) -> str:
+        return unit.sha256(self.env)
+
+
+@dataclass(frozen=True)
+class Plan:
+    seen: Observed
+    rendered: Rendered
+    weights: tuple[Command, ...]
+    unit: tuple[Command, ...]
+    service: tuple[Command, ...]
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        return (*self.weights, *self.unit, *self.service)
+
+    @property
+    def bytes(self) -> int:
+        return weights.needed(list(self.weights))
+
+
+def plan(site: Site) -> Plan:
+    """Raises `CheckError` when the box does not fit, `WeightsError` when the disk is too small."""
+    seen, wish = look(site.host, site.box), site.box.deployment
+    check_engine(seen)
+    check_port(seen)
+    fetched = _weights(site, wish.model.weights, seen.model)
+    if isinstance(wish.decoding.drafter, Weights) and seen.drafter:
+        fetched += _weights(site, wish.decoding.drafter, seen.drafter)
+    weights.check_disk(fetched, seen.system.disk_free, site.place)
+    rendered = render(site, wish, seen)
+    put = unit.plan(rendered.unit, rendered.env, seen=seen.service, place=site.place)
+    return Plan(
+        seen=seen,
+        rendered=rendered,
+        weights=tuple(fetched),
+        unit=tuple(put),
+        service=tuple(_service(site, seen, rendered, changed=bool(put or fetched))),
+    )
+
+
+def render(site: Site, deployment: Deployment, seen: Observed) -> Rendered:
+    drafter = given(seen.drafter) if seen.drafter else None
+    arguments = engine_arguments(deployment, given(seen.model), drafter)
+    place = site.place
+    wanted = Unit(
+        description=f"{deployment.model.name} on {deployment.engine} ({site.box.name})",
+        argv=engine_argv(place.engine_python, arguments),
+        workdir=place.home,
+        user=seen.system.user,
+        env=_environment(place),
+        env_file=place.env_file,
+        ready_timeout_s=deployment.ready_timeout_s,
+    )
+    return Rendered(
+        unit=render_unit(wanted, seen.service.kind),
+        env=render_env(api_key(site.host, deployment.serving)),
+        arguments=tuple(arguments),
+    )
+
+
+def given(holding: Holding) -> str:
+    """What the engine is given. A path of the user's may be relative: the box made it absolute."""
+    if isinstance(parse_source(holding.source), OnBox) and holding.artefacts:
+        return holding.artefacts[0].path
+    return holding.root
+
+
+def check_engine(seen: Observed) -> None:
+    python = seen.python
+    lacks = ", ".join(python.missing) if python.engine else "the module `ddtree`"
+    if not python.engine or python.missing:
+        raise CheckError(
+            f"{python.executable} cannot run the engine, it lacks {lacks}",
+            hint=f"`{python.executable} -m pip install 'ddops[runtime]'`",
+        )
+
+
+def check_port(seen: Observed) -> None:
+    """Our own service may hold it."""
+    holder = seen.port.holder
+    if holder is None or (holder.pid is not None and holder.pid == seen.service.pid):
+        return
+    who = f"process {holder.pid} ({holder.program})" if holder.pid else "another user's process"
+    raise CheckError(
+        f"port {seen.port.port} is in use by {who}",
+        hint="set another `serving.port` in the inventory"
+        + (f", or end it with `kill {holder.pid}`" if holder.pid else ""),
+    )
+
+
+def _weights(site: Site, wanted: Weights, seen: Holding) -> list[Command]:
+    where = layout(wanted, site.place)
+    if where is None:
+        return []
+    missing = not weights.complete(wanted, seen)
+    found = offer.ask(site.host, site.place, wanted, where) if missing else None
+    return weights.plan(wanted, seen, offer=found, where=where, place=site.place)
+
+
+def _service(site: Site, seen: Observed, rendered: Rendered, *, changed: bool) -> list[Command]:
+    if changed:
+        return service.restart(seen.service, site.place, "so that it runs what the unit says")
+    if seen.service.state != "running":
+        why = f"it is {seen.service.state}"
+        return service.restart(seen.service, site.place, why)
+    proven = site.generation()
+    if proven is None or proven.unit_sha256 != rendered.unit_sha256:
+        why = "what runs has not passed its gate with this unit"
+        return service.restart(seen.service, site.place, why)
+    return []
+
+
+def _environment(place: Place) -> dict[str, str]:
+    """Compiled kernels survive a restart, in a folder that the hardened unit may write."""
+    cache = f"{place.home}/cache"
+    return {
+        "PYTHONUNBUFFERED": "1",
+        "TRITON_CACHE_DIR": f"{cache}/triton",
+        "XDG_CACHE_HOME": cache,
+    }

@@ -1,0 +1,76 @@
+"""How the service of a box is, and where it differs from its inventory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ddops.facts.health import server_info
+from ddops.facts.look import api_key, base_url, look
+from ddops.flows.plan import render
+from ddops.flows.site import Site
+from ddops.spec.base import Word
+from ddops.spec.deployment import Deployment
+from ddops.spec.observed import Health, Service
+
+
+class Status(Word):
+    box: str
+    url: str
+    unit: str  # its path on the box
+    service: Service
+    health: Health
+    model: str | None  # as the service itself says; None when it does not answer
+    mode: str | None
+    budget: int | None
+    deployed_at: str | None
+    drift: tuple[str, ...]
+
+    @property
+    def ready(self) -> bool:
+        return self.service.state == "running" and self.health.ready
+
+
+def status(site: Site) -> Status:
+    seen, wish, proven = look(site.host, site.box), site.box.deployment, site.generation()
+    url = base_url(wish.serving)
+    info = server_info(url, api_key(site.host, wish.serving)) if seen.health.alive else None
+    info = info or {}
+    drift: list[str] = []
+    if seen.service.state != "absent":
+        drift = differences(proven.deployment if proven else None, wish)
+        wanted = render(site, wish, seen)
+        if not drift and wanted.unit_sha256 != seen.service.unit_sha256:
+            drift = ["the unit on the box is not the one of the inventory"]
+    return Status(
+        box=site.box.name,
+        url=url,
+        unit=site.place.unit_path(seen.service.kind),
+        service=seen.service,
+        health=seen.health,
+        model=info.get("served_model_name"),
+        mode=info.get("mode"),
+        budget=info.get("budget"),
+        deployed_at=proven.deployed_at if proven else None,
+        drift=tuple(drift),
+    )
+
+
+def differences(deployed: Deployment | None, wanted: Deployment) -> list[str]:
+    """`decoding.budget: deployed 16, inventory 8`, one line a key."""
+    if deployed is None:
+        return ["what runs has not passed its gate"]
+    old, new = _flat(deployed.model_dump()), _flat(wanted.model_dump())
+    keys = dict.fromkeys([*new, *old])
+    return [
+        f"{key}: deployed {old.get(key)}, inventory {new.get(key)}"
+        for key in keys
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _flat(data: dict[str, Any], above: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        path = f"{above}{key}"
+        found |= _flat(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return found
