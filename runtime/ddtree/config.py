@@ -60,6 +60,7 @@ class EngineConfig:
     page_size: int = 16  # tokens
     prefill_chunk: int = 512  # tokens
     threads: int | None = None  # CPU threads; None: all cores
+    graphs: Literal["auto", "off"] = "auto"  # auto: whole steps as CUDA graphs where there is CUDA
 
     def __post_init__(self) -> None:
         if self.mode != "ar" and self.drafter is None:

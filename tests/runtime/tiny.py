@@ -7,6 +7,7 @@ the algorithm alone. A vocabulary of 12 makes random drafts agree often.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -127,9 +128,9 @@ class TinyDrafter:
         return self.layer.forward(x, pool, 0, plan)
 
 
-def tiny_engine(config: EngineConfig, *, drafter: TinyDrafter | None = None) -> Engine:
+def tiny_engine(config: EngineConfig, *, lag: Literal[0, 1] = 0) -> Engine:
     """A started engine on the tiny pair."""
-    own = TinyDrafter() if config.drafter == "tiny" else None
-    engine = build(config, Models(TinyTarget(), drafter or own))
+    drafter = TinyDrafter() if config.drafter == "tiny" else None
+    engine = build(config, Models(TinyTarget(), drafter), lag=lag)
     engine.start()
     return engine

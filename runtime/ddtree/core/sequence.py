@@ -78,7 +78,9 @@ class Sequence:
     tokens: list[int]  # prompt and committed answer; the last one is the root once decoding
     row: int | None = None  # batch row, set by the scheduler
     pages: list[int] = field(default_factory=list)  # set by the scheduler
-    cached: int = 0  # positions whose keys and values are in the cache
+    cached: int = 0  # positions whose keys and values are in the cache, as the host knows
+    admissions: int = 0  # how often it was given a row; set by the scheduler
+    on_device: bool = False  # whether the device knows its row; set by the runner
     speculation: Speculation = Speculation()
 
     @property

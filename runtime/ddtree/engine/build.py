@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ddtree.cache.pool import KvPool
 from ddtree.config import EngineConfig, ModelShape
 from ddtree.engine.errors import CapacityError
 from ddtree.engine.loop import Engine
 from ddtree.engine.runner import Runner, tree_depth, tree_nodes
 from ddtree.engine.scheduler import Capacity, Scheduler
+from ddtree.engine.state import RowState
+from ddtree.engine.stepper import Bucket, Stepper
 from ddtree.speculate.seam import Models, Pools
 
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)  # rows of the captured graphs; between them, padding
 
-def build(config: EngineConfig, models: Models) -> Engine:
-    """An engine that is ready to `start`. Raises CapacityError when the cache does not fit."""
-    capacity = plan_capacity(config, models)
-    slots = (capacity.pages + 1) * config.page_size
 
+def build(config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = None) -> Engine:
+    """An engine that is ready to `start`. Raises CapacityError when the cache does not fit.
+
+    `lag`: whether the host reads a step while the next one runs; None: on CUDA, unless the host
+    makes the trees.
+    """
+    graphs = config.graphs != "off" and models.target.device.type == "cuda"
+    if lag is None:
+        lag = 1 if graphs and config.drafter != "prompt-lookup" else 0
+    capacity = plan_capacity(config, models, lag)
+    try:
+        pools = _pools(config, models, (capacity.pages + 1) * config.page_size)
+    except (RuntimeError, MemoryError) as error:
+        raise CapacityError(f"a cache of {capacity.pages} pages does not fit: {error}") from error
+    depth = tree_depth(config, models)
+    per_row = -(-(config.context_length + capacity.reach) // config.page_size)
+    state = RowState(capacity.rows, per_row, models.target.device)
+    stepper = Stepper(models, pools, state, config.mode, depth)
+    if graphs and config.drafter != "prompt-lookup":
+        batches = [size for size in BATCHES if size < capacity.rows] + [capacity.rows]
+        stepper.capture([Bucket(batch, config.budget) for batch in batches])
+    return Engine(config, Runner(config, stepper, lag=lag, depth=depth), Scheduler(capacity))
+
+
+def _pools(config: EngineConfig, models: Models, slots: int) -> Pools:
     def pool(shape: ModelShape) -> KvPool:
         return KvPool(
             shape.num_layers,
@@ -26,25 +52,24 @@ def build(config: EngineConfig, models: Models) -> Engine:
             device=models.target.device,
         )
 
-    try:
-        pools = Pools(
-            target=pool(models.target.shape),
-            drafter=pool(models.drafter.shape.layers) if models.drafter else None,
-            page_size=config.page_size,
-        )
-    except (RuntimeError, MemoryError) as error:
-        raise CapacityError(f"a cache of {slots} positions does not fit: {error}") from error
-    return Engine(config, Runner(config, models, pools), Scheduler(capacity))
+    return Pools(
+        target=pool(models.target.shape),
+        drafter=pool(models.drafter.shape.layers) if models.drafter else None,
+        page_size=config.page_size,
+    )
 
 
-def plan_capacity(config: EngineConfig, models: Models) -> Capacity:
+def plan_capacity(config: EngineConfig, models: Models, lag: Literal[0, 1]) -> Capacity:
     """Pages, rows and reach for this configuration.
 
-    A step writes N nodes, and a drafter's block, past the cached positions.
+    A step writes N nodes, and a drafter's block, past the cached positions; a step in flight may
+    have moved those by D + 1.
     """
-    reach = max(tree_nodes(config, models), tree_depth(config, models) + 1)
+    path = tree_depth(config, models) + 1
+    reach = max(tree_nodes(config, models), path)
     if models.drafter is not None:
         reach = max(reach, models.drafter.shape.block_size)
+    reach += lag * path
     if config.kv_tokens is not None:
         pages = -(-config.kv_tokens // config.page_size)
     else:

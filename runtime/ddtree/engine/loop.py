@@ -20,6 +20,7 @@ from ddtree.engine.errors import RequestError
 from ddtree.engine.runner import Committed, Runner
 from ddtree.engine.scheduler import Scheduler
 from ddtree.engine.stats import EngineStats, counted
+from ddtree.engine.stepper import Ticket
 
 OnOutput = Callable[[Output], None]
 log = logging.getLogger(__name__)
@@ -36,6 +37,20 @@ class _Abort:
     request_id: str
 
 
+@dataclass(frozen=True)
+class _InFlight:
+    """A launched step whose tokens the host has not read."""
+
+    sequences: list[Sequence]
+    admissions: list[int]
+    ticket: Ticket
+
+    @property
+    def may_wait(self) -> bool:
+        """Log-probabilities lie in buffers that the next step overwrites."""
+        return all(sequence.request.logprobs is None for sequence in self.sequences)
+
+
 class Engine:
     """Thread-safe: `submit`, `abort`, `stats`, `start`, `stop`. Outputs come on its own thread."""
 
@@ -50,6 +65,7 @@ class Engine:
         self._prompt_tokens = 0
         self._generation_tokens = 0
         self._queued = 0
+        self._in_flight: _InFlight | None = None
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._abandon = threading.Event()
@@ -131,7 +147,7 @@ class Engine:
 
     def _turn(self) -> bool:
         """One round: read the inbox, run one step. False when there is nothing left to do."""
-        idle = not (self._scheduler.running or self._scheduler.waiting)
+        idle = not (self._scheduler.running or self._scheduler.waiting or self._in_flight)
         if idle and self._closing.is_set() and self._inbox.empty():
             return False
         self._read_inbox(wait=idle)
@@ -142,13 +158,31 @@ class Engine:
             committed = self._runner.prefill(chunk)
             if committed is not None:
                 self._deliver(chunk.sequence, committed, speculative=False)
-        if plan.decode:
-            speculative = self.config.mode != "ar"
-            for sequence, committed in zip(
-                plan.decode, self._runner.decode(plan.decode), strict=True
-            ):
-                self._deliver(sequence, committed, speculative=speculative)
+        launched = self._launch(plan.decode)
+        self._collect(self._in_flight)
+        self._in_flight = launched
+        if launched is not None and not (self._runner.lag and launched.may_wait):
+            self._collect(launched)
+            self._in_flight = None
         return True
+
+    def _launch(self, sequences: list[Sequence]) -> _InFlight | None:
+        if not sequences:
+            return None
+        admissions = [sequence.admissions for sequence in sequences]
+        return _InFlight(sequences, admissions, self._runner.launch(sequences))
+
+    def _collect(self, step: _InFlight | None) -> None:
+        """Deliver a step, except to sequences that ended or lost their row since it began."""
+        if step is None:
+            return
+        results = self._runner.collect(step.sequences, step.ticket)
+        for sequence, admission, committed in zip(
+            step.sequences, step.admissions, results, strict=True
+        ):
+            if sequence.row is not None and sequence.admissions == admission:
+                sequence.cached += len(committed.tokens)
+                self._deliver(sequence, committed, speculative=self.config.mode != "ar")
 
     def _read_inbox(self, *, wait: bool) -> None:
         while True:

@@ -6,6 +6,7 @@ Holds the models and the caches; knows nothing of queues, requests' ends or clie
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -14,12 +15,12 @@ from ddtree.core.batch import DraftTree, Rows
 from ddtree.core.sequence import Sequence, TokenLogprob
 from ddtree.engine.logprobs import logprobs_at
 from ddtree.engine.scheduler import Chunk
+from ddtree.engine.stepper import Stepper, Ticket
 from ddtree.ops.bitmask import pack
 from ddtree.ops.sample import sample, uniform
 from ddtree.ops.tree_attention import plan_attention
 from ddtree.speculate import lookup
-from ddtree.speculate.seam import Models, Pools
-from ddtree.speculate.step import Stepped, StepShape, step
+from ddtree.speculate.seam import Models
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,15 @@ class Committed:
 class Runner:
     """Prefills chunks and decodes batches. Every method runs on the engine's thread."""
 
-    def __init__(self, config: EngineConfig, models: Models, pools: Pools) -> None:
-        self.config, self.models, self.pools = config, models, pools
-        self.device = pools.target.kv.device
+    def __init__(
+        self, config: EngineConfig, stepper: Stepper, *, lag: Literal[0, 1], depth: int
+    ) -> None:
+        self.config, self.stepper, self.state = config, stepper, stepper.state
+        self.models, self.pools = stepper.models, stepper.pools
+        self.device = stepper.device
+        self.lag = lag  # steps that the host is behind the device
+        self.depth = depth  # D
         self._lookups: dict[str, lookup.Lookup] = {}
-
-    @property
-    def depth(self) -> int:
-        """D: the deepest a tree can be."""
-        return tree_depth(self.config, self.models)
 
     def forget(self, sequence: Sequence) -> None:
         self._lookups.pop(sequence.request.id, None)
@@ -67,7 +68,7 @@ class Runner:
                 out.features, positions, plan.write_slots, self.pools.drafter
             )
         sequence.cached = chunk.end
-        if chunk.end < len(sequence.tokens):
+        if chunk.end < len(sequence.tokens):  # more to come, or preempted before: the root is known
             return None
         logits = self.models.target.logits(out.hidden[:, -1:])  # [1, 1, V]
         draws = uniform(rows.seed.unsqueeze(1), positions[:, -1:] + 1)
@@ -81,35 +82,35 @@ class Runner:
             healthy=bool(logits.sum().isfinite()),
         )
 
-    def decode(self, sequences: list[Sequence]) -> list[Committed]:
-        """One speculative step for every sequence; moves `cached`, leaves `tokens` alone."""
-        starts = [sequence.cached for sequence in sequences]
-        rows = self._rows(sequences, start=starts)
-        shape = StepShape(
-            mode=self.config.mode,
-            budget=self.config.budget,
-            depth=self.depth,
-            longest=max(starts),
+    def launch(self, sequences: list[Sequence]) -> Ticket:
+        """Start one speculative step for every sequence; the host need not know the last one."""
+        for sequence in sequences:
+            if not sequence.on_device:
+                self.state.admit(sequence)
+                sequence.on_device = True
+            self.state.extend(sequence)
+        rows = [sequence.row for sequence in sequences if sequence.row is not None]
+        # with a step in flight the device may be D + 1 positions ahead of `cached`
+        ahead = (self.depth + 1) * self.lag
+        return self.stepper.launch(
+            rows,
+            self.config.budget,
+            longest=max(sequence.cached for sequence in sequences) + ahead,
+            tree=self._host_tree(sequences),
         )
-        done = step(rows, self.models, self.pools, shape, self._host_tree(sequences))
-        return self._read(sequences, done)
 
-    def _read(self, sequences: list[Sequence], done: Stepped) -> list[Committed]:
-        """The step's only host read."""
-        lengths = done.verdict.length.tolist()
-        tokens = done.verdict.tokens.tolist()
-        drafted = (done.tree.depths > 0).sum(1).tolist()
-        healthy = done.judged.logits.sum((1, 2)).isfinite().tolist()
+    def collect(self, sequences: list[Sequence], ticket: Ticket) -> list[Committed]:
+        """The step's only host read. Moves nothing: the loop does, for those still running."""
         result = []
-        for i, sequence in enumerate(sequences):
-            committed = tokens[i][: lengths[i]]
-            sequence.cached += lengths[i]
-            wanted = sequence.request.logprobs
+        for i, row in enumerate(ticket.read()):
+            tokens, (length, drafted, healthy) = row[: self.depth + 1], row[self.depth + 1 :]
+            wanted = sequences[i].request.logprobs
             logprobs = None
             if wanted is not None:
-                path = done.verdict.path[i, : lengths[i]]
-                logprobs = logprobs_at(done.judged.logits[i, path], committed, wanted)
-            result.append(Committed(committed, logprobs, drafted[i], healthy[i]))
+                path = ticket.stepped.verdict.path[i, :length]
+                logits = ticket.stepped.judged.logits[i, path]
+                logprobs = logprobs_at(logits, tokens[:length], wanted)
+            result.append(Committed(tokens[:length], logprobs, drafted, bool(healthy)))
         return result
 
     def _rows(self, sequences: list[Sequence], start: list[int]) -> Rows:

@@ -100,6 +100,7 @@ class Scheduler:
                 return
             self.waiting.popleft()
             sequence.row, sequence.pages, sequence.cached = self._rows.pop(), pages, 0
+            sequence.admissions += 1
             self.running.append(sequence)
 
     def _chunks(self) -> list[Chunk]:
@@ -142,3 +143,4 @@ class Scheduler:
         self.allocator.release(sequence.pages)
         self._rows.append(sequence.row)
         sequence.row, sequence.pages, sequence.cached = None, [], 0
+        sequence.on_device = False

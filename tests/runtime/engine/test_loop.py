@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import pytest
 import torch
@@ -42,8 +43,8 @@ def config(
 
 
 @contextmanager
-def running(wanted: EngineConfig) -> Iterator[Engine]:
-    engine = tiny_engine(wanted)
+def running(wanted: EngineConfig, lag: Literal[0, 1] = 0) -> Iterator[Engine]:
+    engine = tiny_engine(wanted, lag=lag)
     try:
         yield engine
         engine.stop(drain=True, timeout_s=30)
@@ -141,6 +142,18 @@ def test_greedy_speculation_is_lossless(
     # every token is the prefill's first, a bonus, or an accepted draft
     assert sum(map(len, greedy)) == len(PROMPTS) + counters.verify_steps + counters.accepted
     assert counters.accepted == sum(counters.accepted_per_position)
+
+
+@pytest.mark.parametrize(("mode", "budget"), [("ar", 4), ("chain", 4), ("ddtree", 8)])
+@pytest.mark.parametrize("kv_tokens", [None, 150])
+def test_a_host_one_step_behind_the_device_changes_no_token(
+    greedy: list[list[int]], mode: Mode, budget: int, kv_tokens: int | None
+) -> None:
+    wanted = config(mode, budget, None if mode == "ar" else "tiny", kv_tokens=kv_tokens)
+    with running(wanted, lag=1) as engine:
+        answers = ask(engine, requests())
+        assert (engine.stats().preemptions > 0) == (kv_tokens is not None)
+    assert [answer.tokens for answer in answers] == greedy
 
 
 @pytest.mark.parametrize(("mode", "budget"), [("chain", 4), ("ddtree", 3), ("ddtree", 20)])
