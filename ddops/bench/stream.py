@@ -61,11 +61,13 @@ class Transcript:
     def trace(self, opened: float) -> Trace:
         """`opened`: when the window opened."""
         sent = self.sent if self.sent is not None else opened
-        chunks = tuple(Chunk(at=at - sent, tokens=tokens) for at, tokens in self._counted())
+        chunks = tuple(
+            Chunk(at=_microseconds(at - sent), tokens=tokens) for at, tokens in self._counted()
+        )
         usage = self._final or {}
         return Trace(
             prompt=self.prompt,
-            sent=sent - opened,
+            sent=_microseconds(sent - opened),
             first=chunks[0].at if chunks else None,
             last=chunks[-1].at if chunks else None,
             chunks=chunks,
@@ -119,6 +121,11 @@ class Transcript:
         if self._tokens_from == "final-usage":
             return _shared_out(self._seen, self._texts)
         return self._arrivals
+
+
+def _microseconds(seconds: float) -> float:
+    """No client sees finer; a record with shorter numbers is half as large."""
+    return round(seconds, 6)
 
 
 def _shared_out(total: int, times: list[float]) -> list[tuple[float, int]]:

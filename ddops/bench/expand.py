@@ -1,0 +1,83 @@
+"""A matrix becomes cells in the order they are measured, and each variant a deployment. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from pydantic import ValidationError
+
+from ddops.errors import SpecError, UsageError
+from ddops.spec.deployment import Decoding, Deployment
+from ddops.spec.matrix import Cell, Matrix, Variant
+
+RESTART_S = 10.0
+STREAM_TOK_S = 50.0
+"""For estimates only: a 135M model on two CPU cores gives 40 to 60 tok/s to one stream."""
+
+
+def cells(matrix: Matrix) -> tuple[Cell, ...]:
+    """All cells of a variant together, so the service restarts once per variant.
+
+    Autoregressive variants come first: the answers of the others are compared with theirs.
+    `repeated` runs the whole concurrency ladder, then again, so that slow drift does not fall on
+    one rung; `randomised` shuffles, with the matrix' fingerprint as the seed.
+    """
+    dice = random.Random(matrix.fingerprint)
+    shuffled = matrix.order == "randomised"
+    variants = list(matrix.variants)
+    if shuffled:
+        dice.shuffle(variants)
+    ordered = []
+    for variant in sorted(variants, key=lambda variant: variant.mode != "ar"):
+        own = _of_variant(variant, matrix)
+        if shuffled:
+            dice.shuffle(own)
+        ordered += own
+    return tuple(ordered)
+
+
+def chosen(ordered: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:
+    """The cells whose id fits one of `patterns` (`*` and `?` as in a shell); all without any."""
+    for pattern in patterns:
+        if not any(fnmatchcase(cell.id, pattern) for cell in ordered):
+            ids = ", ".join(cell.id for cell in ordered)
+            raise UsageError(f"no cell fits `{pattern}`", hint=f"the cells are {ids}")
+    return tuple(
+        cell
+        for cell in ordered
+        if not patterns or any(fnmatchcase(cell.id, pattern) for pattern in patterns)
+    )
+
+
+def configured(deployment: Deployment, variant: Variant) -> Deployment:
+    """`deployment` with the decoding of `variant`; everything else stays as it is."""
+    had = deployment.decoding
+    try:
+        decoding = Decoding(
+            mode=variant.mode,
+            budget=had.budget if variant.budget is None else variant.budget,
+            drafter=had.drafter,
+        )
+    except ValidationError as wrong:
+        raise SpecError(
+            f"variant `{variant.name}` does not fit the deployment: {wrong.errors()[0]['msg']}",
+            hint="name a `drafter` under `decoding` in the inventory, then `ddops deploy`",
+        ) from wrong
+    return deployment.model_copy(update={"decoding": decoding})
+
+
+def estimate_s(matrix: Matrix, measured: Sequence[Cell]) -> float:
+    """At most this long if a stream gets STREAM_TOK_S and two streams get no more than one."""
+    tokens = (matrix.load.requests + matrix.load.warmup) * matrix.load.max_tokens
+    restarts = len({cell.variant.name for cell in measured})
+    return restarts * RESTART_S + len(measured) * tokens / STREAM_TOK_S
+
+
+def _of_variant(variant: Variant, matrix: Matrix) -> list[Cell]:
+    return [
+        Cell(variant=variant, concurrency=concurrency, repeat=repeat)
+        for repeat in range(1, matrix.repeats + 1)
+        for concurrency in matrix.concurrency
+    ]

@@ -1,0 +1,82 @@
+"""Gates: is what was measured still the model's answer? Pure; reasons in docs/numbers.md."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from ddops.bench.counters import Speculation
+from ddops.spec.record import Gate, Trace
+
+GARBAGE_SHARE = 0.25  # of a cell's answers; a small model may loop in one, a broken engine in most
+ENOUGH_STEPS = 50  # verify steps below which a low accept says nothing
+COLLAPSED = 0.02  # accepted drafts per verify step
+BFLOAT16_SHARE = 0.25  # of answers equal to `ar`; correct trees on one H200 gave 0.38 to 0.59
+ALONE_SHARE = 0.02
+
+_UNIT_REPEATED = re.compile(r"(.{1,4}?)\1{15,}", re.DOTALL)
+_ENOUGH_WORDS = 24
+
+
+def garbage(texts: Sequence[str], counted: Speculation) -> Gate:
+    """Red when drafting never succeeds any more, or when too many answers are not language."""
+    faults = [fault for fault in map(fault_of, texts) if fault]
+    if _collapsed(counted):
+        said = f"accept collapsed: {counted.accepted} drafts accepted in {counted.steps} steps"
+        return Gate(name="garbage", green=False, detail=said)
+    if len(faults) > GARBAGE_SHARE * len(texts):
+        worst = Counter(faults).most_common(1)[0][0]
+        said = f"{len(faults)} of {len(texts)} answers are garbage, most often {worst}"
+        return Gate(name="garbage", green=False, detail=said)
+    return Gate(name="garbage", green=True, detail=f"{len(faults)} of {len(texts)} answers")
+
+
+def fault_of(text: str) -> str | None:
+    """What makes an answer garbage: nothing, not text, or one token over and over."""
+    stripped = text.strip()
+    if not stripped:
+        return "empty"
+    strange = sum(not (char.isprintable() or char in "\n\t\r") or char == "�" for char in text)
+    if strange > 0.1 * len(text):
+        return "not text"
+    if max((len(run[0]) for run in _UNIT_REPEATED.finditer(text)), default=0) > 0.5 * len(text):
+        return "one token repeated"
+    words = stripped.split()
+    if len(words) >= _ENOUGH_WORDS and Counter(words).most_common(1)[0][1] > 0.8 * len(words):
+        return "one word repeated"
+    return None
+
+
+def lossless(traces: Sequence[Trace], baseline: Sequence[Trace] | None, *, exact: bool) -> Gate:
+    """Greedy answers have to be those of autoregressive decoding, prompt by prompt.
+
+    `exact` (float32): every one. Otherwise near-ties may flip with the order of summation, so
+    only a share below BFLOAT16_SHARE is red, and the share itself is always told.
+    """
+    if baseline is None:
+        said = "the matrix has `ar`, but no good record of it at this concurrency to compare with"
+        return Gate(name="lossless", green=False, detail=said)
+    want = {trace.prompt: trace.text_sha256 for trace in baseline if trace.error is None}
+    got = [t for t in traces if t.error is None and t.prompt in want]
+    equal = sum(trace.text_sha256 == want[trace.prompt] for trace in got)
+    needed = 1.0 if exact else BFLOAT16_SHARE
+    said = f"{equal} of {len(got)} answers equal to `ar`"
+    if not exact:
+        said += f"; near-ties may flip in this dtype, red below {BFLOAT16_SHARE:.0%}"
+    return Gate(name="lossless", green=bool(got) and equal >= needed * len(got), detail=said)
+
+
+def alone(received: int, counted: Speculation) -> Gate | None:
+    """Red when the engine generated more than this client received: someone else was served."""
+    if counted.generated is None:
+        return None
+    said = f"{counted.generated} tokens generated, {received} received"
+    near = abs(counted.generated - received) <= ALONE_SHARE * max(received, 1)
+    return Gate(name="alone", green=near, detail=said)
+
+
+def _collapsed(counted: Speculation) -> bool:
+    if not counted.drafted or counted.steps is None or counted.accepted is None:
+        return False
+    return counted.steps >= ENOUGH_STEPS and counted.accepted < COLLAPSED * counted.steps
