@@ -16,6 +16,7 @@ from ddops.cli.inspect import inspect
 from ddops.cli.logs import logs
 from ddops.cli.output import fail, write
 from ddops.cli.plan import plan
+from ddops.cli.report import report
 from ddops.cli.restart import restart
 from ddops.cli.status import status
 from ddops.cli.stop import stop
@@ -29,6 +30,7 @@ VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     logs,
     stop,
     restart,
+    report,
 )
 """In the order of work. A verb is a function; a verb with verbs of its own is a `typer.Typer`."""
 

@@ -1,0 +1,41 @@
+"""`ddops report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ddops.cli.options import Json, Quiet, Verbose
+from ddops.cli.output import Output
+
+RunDir = Annotated[
+    Path | None,
+    typer.Argument(metavar="[RUN_DIR]", help="A run; without it the last one under `results/`."),
+]
+
+
+def report(
+    run_dir: RunDir = None, json: Json = False, quiet: Quiet = False, verbose: Verbose = False
+) -> None:
+    """Turn a run's records into a page to read: one HTML file, one Markdown file.
+
+    \b
+    Example:
+      ddops report
+      ddops report results/local-1a2b3c4d
+    """
+    from ddops.flows.report import report as write
+
+    out = Output(json=json, quiet=quiet, verbose=verbose)
+    written = write(run_dir)
+    for claim in written.view.claims:
+        out.say(claim.text)
+    data = {
+        "html": str(written.html),
+        "markdown": str(written.markdown),
+        "cells": dict(written.view.tally),
+        "claims": [{"text": claim.text, "records": claim.records} for claim in written.view.claims],
+    }
+    out.result(data, str(written.html))

@@ -1,0 +1,73 @@
+"""Run folders: which one is meant, and what lies in it. `ddops bench` writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from ddops.errors import SpecError, UsageError
+from ddops.spec.base import Word
+from ddops.spec.record import Record
+from ddops.spec.run import Run
+
+RESULTS = Path("results")
+_NOT_RECORDS = ("run.json", "found.json", "environment.json")
+_W = TypeVar("_W", bound=Word)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A run as it lies on disk: records by file name, in the order they were measured."""
+
+    folder: Path
+    run: Run
+    records: dict[str, Record]
+
+
+def chosen(folder: Path | None) -> Path:
+    """`folder`, else the run under `results/` that was written to last."""
+    if folder is not None:
+        if not (folder / "run.json").is_file():
+            raise UsageError(
+                f"{folder} is not a run: it has no run.json",
+                hint="name the folder that `ddops bench` printed, for example `results/local-…`",
+            )
+        return folder
+    runs = [path.parent for path in RESULTS.glob("*/run.json")]
+    if not runs:
+        raise UsageError(
+            "there is no run under `results/`", hint="measure one: `ddops bench local --matrix`"
+        )
+    return max(runs, key=_written)
+
+
+def load(folder: Path) -> Stored:
+    run = read(folder / "run.json", Run)
+    names = [p.name for p in folder.glob("*.json") if p.name not in _NOT_RECORDS]
+    found = [(name, read(folder / name, Record)) for name in sorted(names)]
+    if not found:
+        raise UsageError(
+            f"{folder} holds no records yet", hint="measure its cells: `ddops bench local --matrix`"
+        )
+    found.sort(key=lambda each: each[1].started_at)
+    return Stored(folder=folder, run=run, records=dict(found))
+
+
+def read(path: Path, kind: type[_W]) -> _W:
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError as wrong:
+        first = wrong.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise SpecError(
+            f"{path}: {where}: {first['msg'][:1].lower()}{first['msg'][1:]}",
+            hint="was it edited, or written by another version of ddops? Move it away and measure "
+            "that cell again",
+        ) from None
+
+
+def _written(folder: Path) -> float:
+    return max(path.stat().st_mtime for path in folder.glob("*.json"))
