@@ -1,4 +1,4 @@
-"""What a step asks of the models: two protocols, so that the algorithm knows no family."""
+"""What a step works with: models behind protocols, so that the algorithm knows no family."""
 
 from __future__ import annotations
 
@@ -8,40 +8,9 @@ from typing import Protocol
 import torch
 
 from ddtree.cache.pool import KvPool
-from ddtree.config import DrafterShape, ModelShape
+from ddtree.config import DrafterShape
+from ddtree.models.target import Target
 from ddtree.ops.tree_attention import AttentionPlan
-
-
-class TargetOutput(Protocol):
-    @property
-    def hidden(self) -> torch.Tensor: ...  # [B, N, H], after the final norm
-    @property
-    def features(self) -> torch.Tensor | None: ...  # [B, N, F], None when no layer was named
-
-
-class Target(Protocol):
-    @property
-    def shape(self) -> ModelShape: ...
-    @property
-    def dtype(self) -> torch.dtype: ...
-    @property
-    def device(self) -> torch.device: ...
-
-    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
-        """[B, N] to [B, N, H]."""
-
-    def forward(
-        self,
-        tokens: torch.Tensor,
-        positions: torch.Tensor,
-        pool: KvPool,
-        plan: AttentionPlan,
-        feature_layers: tuple[int, ...] = (),
-    ) -> TargetOutput:
-        """Run [B, N] tokens at [B, N] positions; writes their keys and values to the pool."""
-
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[..., H] to float32 [..., V]."""
 
 
 class Drafter(Protocol):
