@@ -51,7 +51,8 @@ class EngineConfig:
     model: str
     drafter: str | None = None
     mode: Mode = "ar"
-    budget: int = 16  # tree nodes besides the root
+    budget: int = 16  # tree nodes besides the root; the largest, when adaptive
+    adaptive: bool = False  # choose each step's budget by expected tokens per second
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     context_length: int = 4096  # tokens, prompt and answer together
@@ -67,6 +68,8 @@ class EngineConfig:
             raise ValueError(f"mode {self.mode!r} needs a drafter")
         if not 1 <= self.budget <= 256:
             raise ValueError(f"budget {self.budget} is outside 1..256")
+        if self.adaptive and (self.mode != "ddtree" or self.drafter == "prompt-lookup"):
+            raise ValueError("an adaptive budget needs mode ddtree and a drafter with weights")
         for name in ("context_length", "max_running_requests", "page_size", "prefill_chunk"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive")

@@ -42,7 +42,18 @@ class DraftTree:
     tokens: torch.Tensor  # [B, N] int64, [:, 0] the root
     parents: torch.Tensor  # [B, N] int64, [:, 0] = -1
     depths: torch.Tensor  # [B, N] int64, [:, 0] = 0
-    ancestors: torch.Tensor  # [B, N, W] int64 words, bit j of word j // 63: node j is visible
+    ancestors: torch.Tensor  # [B, N, W] int64 words, bit j % 63 of word j // 63: j is visible
+    scores: torch.Tensor | None = None  # [B, N] float32, log-probability of the path to the node
+
+    def prefix(self, nodes: int) -> DraftTree:
+        """The tree of budget nodes - 1: best-first order makes it the first `nodes` nodes."""
+        return DraftTree(
+            tokens=self.tokens[:, :nodes],
+            parents=self.parents[:, :nodes],
+            depths=self.depths[:, :nodes],
+            ancestors=self.ancestors[:, :nodes, : -(-nodes // 63)],
+            scores=None if self.scores is None else self.scores[:, :nodes],
+        )
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
+
 from ddtree.cache.pool import KvPool
 from ddtree.config import EngineConfig, ModelShape
+from ddtree.engine.budget import BudgetChooser, StepTimes
 from ddtree.engine.errors import CapacityError
+from ddtree.engine.geometry import step_budgets, tree_depth, tree_nodes
 from ddtree.engine.loop import Engine
-from ddtree.engine.runner import Runner, tree_depth, tree_nodes
+from ddtree.engine.runner import Runner
 from ddtree.engine.scheduler import Capacity, Scheduler
 from ddtree.engine.state import RowState
-from ddtree.engine.stepper import Bucket, Stepper
+from ddtree.engine.stepper import Bucket, Decoding, Stepper
 from ddtree.speculate.seam import Models, Pools
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)  # rows of the captured graphs; between them, padding
@@ -31,14 +35,19 @@ def build(config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = N
         pools = _pools(config, models, (capacity.pages + 1) * config.page_size)
     except (RuntimeError, MemoryError) as error:
         raise CapacityError(f"a cache of {capacity.pages} pages does not fit: {error}") from error
-    depth = tree_depth(config, models)
     per_row = -(-(config.context_length + capacity.reach) // config.page_size)
     state = RowState(capacity.rows, per_row, models.target.device)
-    stepper = Stepper(models, pools, state, config.mode, depth)
-    if graphs and config.drafter != "prompt-lookup":
-        batches = [size for size in BATCHES if size < capacity.rows] + [capacity.rows]
-        stepper.capture([Bucket(batch, config.budget) for batch in batches])
-    return Engine(config, Runner(config, stepper, lag=lag, depth=depth), Scheduler(capacity))
+    decoding = Decoding(config.mode, tree_depth(config, models), step_budgets(config, models))
+    stepper = Stepper(models, pools, state, decoding)
+    batches = [size for size in BATCHES if size < capacity.rows] + [capacity.rows]
+    buckets = [Bucket(batch, budget) for batch in batches for budget in decoding.budgets]
+    chooser = None
+    with torch.inference_mode():
+        if graphs and config.drafter != "prompt-lookup":
+            stepper.capture(buckets)
+        if config.adaptive:
+            chooser = BudgetChooser(StepTimes(stepper.measure(buckets)))
+    return Engine(config, Runner(config, stepper, lag=lag, chooser=chooser), Scheduler(capacity))
 
 
 def _pools(config: EngineConfig, models: Models, slots: int) -> Pools:

@@ -13,14 +13,14 @@ import torch
 from ddtree.config import EngineConfig
 from ddtree.core.batch import DraftTree, Rows
 from ddtree.core.sequence import Sequence, TokenLogprob
+from ddtree.engine.budget import BudgetChooser, Outlook
 from ddtree.engine.logprobs import logprobs_at
 from ddtree.engine.scheduler import Chunk
-from ddtree.engine.stepper import Stepper, Ticket
+from ddtree.engine.stepper import Reading, Stepper, Ticket
 from ddtree.ops.bitmask import pack
 from ddtree.ops.sample import sample, uniform
 from ddtree.ops.tree_attention import plan_attention
 from ddtree.speculate import lookup
-from ddtree.speculate.seam import Models
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,24 @@ class Runner:
     """Prefills chunks and decodes batches. Every method runs on the engine's thread."""
 
     def __init__(
-        self, config: EngineConfig, stepper: Stepper, *, lag: Literal[0, 1], depth: int
+        self,
+        config: EngineConfig,
+        stepper: Stepper,
+        *,
+        lag: Literal[0, 1],
+        chooser: BudgetChooser | None = None,
     ) -> None:
         self.config, self.stepper, self.state = config, stepper, stepper.state
         self.models, self.pools = stepper.models, stepper.pools
         self.device = stepper.device
         self.lag = lag  # steps that the host is behind the device
-        self.depth = depth  # D
+        self.chooser = chooser  # None: always the one budget
         self._lookups: dict[str, lookup.Lookup] = {}
+        self._outlooks: dict[str, Outlook] = {}
 
     def forget(self, sequence: Sequence) -> None:
         self._lookups.pop(sequence.request.id, None)
+        self._outlooks.pop(sequence.request.id, None)
 
     def prefill(self, chunk: Chunk) -> Committed | None:
         """Cache the chunk. The last chunk of a fresh prompt also gives the first token."""
@@ -91,27 +98,47 @@ class Runner:
             self.state.extend(sequence)
         rows = [sequence.row for sequence in sequences if sequence.row is not None]
         # with a step in flight the device may be D + 1 positions ahead of `cached`
-        ahead = (self.depth + 1) * self.lag
+        ahead = (self.stepper.decoding.depth + 1) * self.lag
         return self.stepper.launch(
             rows,
-            self.config.budget,
+            self._budget(sequences),
             longest=max(sequence.cached for sequence in sequences) + ahead,
             tree=self._host_tree(sequences),
         )
 
     def collect(self, sequences: list[Sequence], ticket: Ticket) -> list[Committed]:
         """The step's only host read. Moves nothing: the loop does, for those still running."""
+        readings = ticket.read()
+        if self.chooser is not None and ticket.budgets:
+            self._learn(sequences, ticket, readings)
         result = []
-        for i, row in enumerate(ticket.read()):
-            tokens, (length, drafted, healthy) = row[: self.depth + 1], row[self.depth + 1 :]
+        for i, reading in enumerate(readings):
             wanted = sequences[i].request.logprobs
             logprobs = None
             if wanted is not None:
-                path = ticket.stepped.verdict.path[i, :length]
+                path = ticket.stepped.verdict.path[i, : len(reading.tokens)]
                 logits = ticket.stepped.judged.logits[i, path]
-                logprobs = logprobs_at(logits, tokens[:length], wanted)
-            result.append(Committed(tokens[:length], logprobs, drafted, bool(healthy)))
+                logprobs = logprobs_at(logits, reading.tokens, wanted)
+            result.append(Committed(reading.tokens, logprobs, reading.drafted, reading.healthy))
         return result
+
+    def _budget(self, sequences: list[Sequence]) -> int:
+        if self.chooser is None:
+            return self.stepper.decoding.built
+        return self.chooser.choose([self._outlook(sequence) for sequence in sequences])
+
+    def _learn(self, sequences: list[Sequence], ticket: Ticket, readings: list[Reading]) -> None:
+        assert self.chooser is not None
+        verified = ticket.stepped.tree.tokens.shape[1] - 1
+        for sequence, reading in zip(sequences, readings, strict=True):
+            self._outlook(sequence).seen(reading.mass)
+        self.chooser.learn(
+            promised=sum(reading.mass[verified] for reading in readings),
+            accepted=sum(len(reading.tokens) - 1 for reading in readings),
+        )
+
+    def _outlook(self, sequence: Sequence) -> Outlook:
+        return self._outlooks.setdefault(sequence.request.id, Outlook())
 
     def _rows(self, sequences: list[Sequence], start: list[int]) -> Rows:
         wide = max(len(sequence.pages) for sequence in sequences)
@@ -158,21 +185,3 @@ class Runner:
 
     def _tensor(self, values: list[int] | list[list[int]]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
-
-
-def tree_depth(config: EngineConfig, models: Models) -> int:
-    """D for this configuration: 0 without speculation, else what the drafter reaches."""
-    if config.mode == "ar":
-        return 0
-    if models.drafter is not None:
-        return models.drafter.shape.depth
-    return min(lookup.DEPTH, config.budget)
-
-
-def tree_nodes(config: EngineConfig, models: Models) -> int:
-    """N: the nodes of one verify, root included."""
-    if config.mode == "ar":
-        return 1
-    if config.mode == "chain" and models.drafter is not None:
-        return models.drafter.shape.block_size
-    return config.budget + 1

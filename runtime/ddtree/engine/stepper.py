@@ -6,6 +6,7 @@ reads or writes was allocated before; the tree is data, so there is no budget it
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import torch
@@ -16,45 +17,82 @@ from ddtree.engine.state import RowState
 from ddtree.speculate.seam import Models, Pools
 from ddtree.speculate.step import Stepped, StepShape, step
 
+TIMED_STEPS = 5  # steps a bucket is timed over; the median counts
+
 
 @dataclass(frozen=True, order=True)
 class Bucket:
     batch: int
-    budget: int
+    budget: int  # 0 is autoregressive
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Which steps there can be; `budgets` are those a step may choose from."""
+
+    mode: Mode
+    depth: int  # D of a drafted step
+    budgets: tuple[int, ...]
+
+    @property
+    def built(self) -> int:
+        """Nodes of the tree that is built; every budget is a prefix of it."""
+        return max(self.budgets)
+
+    def shape(self, budget: int, longest: int) -> StepShape:
+        if budget == 0:
+            return StepShape("ar", budget=0, built=0, depth=0, longest=longest)
+        return StepShape(self.mode, budget, self.built, self.depth, longest)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One row of a step, on the host."""
+
+    tokens: list[int]
+    drafted: int
+    healthy: bool  # the logits were finite
+    mass: dict[int, float]  # accepted drafts that the drafter promised, by budget
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """A launched step. `read` waits for it; until the next launch `stepped` is what it made."""
+    """A launched step. `stepped` is what it made, valid until the next launch."""
 
     stepped: Stepped
-    numbers: torch.Tensor  # [B, D + 4] int64 on the host: tokens, then length, drafted, healthy
+    budgets: tuple[int, ...]  # those `numbers` has a mass for
+    numbers: torch.Tensor  # [B, 3 + len(budgets) + D + 1] float64, on the host once landed
     landed: torch.cuda.Event | None
 
-    def read(self) -> list[list[int]]:
-        """Rows of committed tokens [D + 1], length, drafted nodes, 1 if the logits were finite."""
+    def read(self) -> list[Reading]:
+        """Waits for the step: the host's only read of it."""
         if self.landed is not None:
             self.landed.synchronize()
-        rows: list[list[int]] = self.numbers.tolist()
-        return rows
+        rows = self.numbers.tolist()
+        first_token = 3 + len(self.budgets)
+        return [
+            Reading(
+                tokens=[int(token) for token in row[first_token : first_token + int(row[0])]],
+                drafted=int(row[1]),
+                healthy=bool(row[2]),
+                mass=dict(zip(self.budgets, row[3:first_token], strict=True)),
+            )
+            for row in rows
+        ]
 
 
 @dataclass(frozen=True)
 class _Captured:
     graph: torch.cuda.CUDAGraph
     index: torch.Tensor  # [B] int64, static input
-    numbers: torch.Tensor  # [B, D + 4] int64, static output
-    stepped: Stepped
+    ticket: Ticket  # static output
 
 
 class Stepper:
     """`capture` once, then `launch` steps. One CUDA stream, so steps and prefills are in order."""
 
-    def __init__(
-        self, models: Models, pools: Pools, state: RowState, mode: Mode, depth: int
-    ) -> None:
-        self.models, self.pools, self.state = models, pools, state
-        self.mode, self.depth = mode, depth
+    def __init__(self, models: Models, pools: Pools, state: RowState, decoding: Decoding) -> None:
+        self.models, self.pools, self.state, self.decoding = models, pools, state, decoding
         self.device = pools.target.kv.device
         self._captured: dict[Bucket, _Captured] = {}
 
@@ -62,13 +100,13 @@ class Stepper:
         """Record one graph a bucket on rows of padding, which change nothing that is in use."""
         pool = torch.cuda.graph_pool_handle()
         for bucket in sorted(buckets, reverse=True):
-            index = torch.full((bucket.batch,), self.state.padding_row, device=self.device)
+            index = self._padding(bucket.batch)
             self._eager(index, bucket.budget, longest=0, tree=None)  # compiles kernels
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=pool):
-                stepped, numbers = self._eager(index, bucket.budget, longest=0, tree=None)
-            self._captured[bucket] = _Captured(graph, index, numbers, stepped)
+                ticket = self._eager(index, bucket.budget, longest=0, tree=None)
+            self._captured[bucket] = _Captured(graph, index, ticket)
 
     def fits(self, batch: int, budget: int) -> Bucket | None:
         """The smallest captured bucket that holds this step."""
@@ -82,28 +120,53 @@ class Stepper:
         bucket = self.fits(len(rows), budget) if tree is None else None
         if bucket is None:
             index = torch.tensor(rows, dtype=torch.int64, device=self.device)
-            return self._ticket(*self._eager(index, budget, longest=longest, tree=tree))
+            return self._land(self._eager(index, budget, longest=longest, tree=tree), len(rows))
         captured = self._captured[bucket]
         padded = rows + [self.state.padding_row] * (bucket.batch - len(rows))
-        captured.index.copy_(
-            torch.tensor(padded, dtype=torch.int64).pin_memory(), non_blocking=True
-        )
+        indices = torch.tensor(padded, dtype=torch.int64).pin_memory()
+        captured.index.copy_(indices, non_blocking=True)
         captured.graph.replay()
-        return self._ticket(captured.stepped, captured.numbers[: len(rows)])
+        return self._land(captured.ticket, len(rows))
+
+    def measure(self, buckets: list[Bucket]) -> dict[tuple[int, int], float]:
+        """Seconds of one step of padding rows, the host's read included, for every bucket."""
+        seconds = {}
+        for bucket in buckets:
+            rows = [self.state.padding_row] * bucket.batch
+            times = []
+            for _ in range(TIMED_STEPS):
+                began = time.perf_counter()
+                self.launch(rows, bucket.budget, longest=0).read()
+                times.append(time.perf_counter() - began)
+            seconds[bucket.batch, bucket.budget] = sorted(times)[TIMED_STEPS // 2]
+        return seconds
 
     def _eager(
         self, index: torch.Tensor, budget: int, *, longest: int, tree: DraftTree | None
-    ) -> tuple[Stepped, torch.Tensor]:
-        shape = StepShape(mode=self.mode, budget=budget, depth=self.depth, longest=longest)
+    ) -> Ticket:
+        shape = self.decoding.shape(budget, longest)
         done = step(self.state.view(index), self.models, self.pools, shape, tree)
         self.state.advance(index, done.verdict)
         healthy = done.judged.logits.sum((1, 2)).isfinite()
-        extra = torch.stack([done.verdict.length, (done.tree.depths > 0).sum(1), healthy], 1)
-        return done, torch.cat([done.verdict.tokens, extra], 1)
+        columns = [done.verdict.length, (done.tree.depths > 0).sum(1), healthy]
+        budgets: tuple[int, ...] = ()
+        if done.built.scores is not None:
+            budgets = tuple(b for b in self.decoding.budgets if b)
+            promised = done.built.scores.double().exp()
+            columns += [promised[:, 1 : b + 1].sum(1) for b in budgets]
+        head = torch.stack([column.double() for column in columns], 1)
+        numbers = torch.cat([head, done.verdict.tokens.double()], 1)
+        return Ticket(done, budgets, numbers, None)
 
-    def _ticket(self, stepped: Stepped, numbers: torch.Tensor) -> Ticket:
+    def _land(self, ticket: Ticket, rows: int) -> Ticket:
+        """Start the copy of the first `rows` rows to the host."""
+        numbers = ticket.numbers[:rows]
         if not numbers.is_cuda:
-            return Ticket(stepped, numbers, None)
+            return Ticket(ticket.stepped, ticket.budgets, numbers, None)
         host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
         host.copy_(numbers, non_blocking=True)
-        return Ticket(stepped, host, torch.cuda.current_stream().record_event())
+        landed = torch.cuda.current_stream().record_event()
+        return Ticket(ticket.stepped, ticket.budgets, host, landed)
+
+    def _padding(self, batch: int) -> torch.Tensor:
+        return torch.full((batch,), self.state.padding_row, dtype=torch.int64, device=self.device)

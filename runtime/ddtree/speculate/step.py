@@ -23,14 +23,16 @@ class StepShape:
     """What the host knows of a step: which tree, how deep, and the longest prefix."""
 
     mode: Mode
-    budget: int
+    budget: int  # nodes to verify besides the root; 0 for `ar`
+    built: int  # nodes to build besides the root, at least the budget
     depth: int  # D; 0 for `ar`
     longest: int  # max(start)
 
 
 @dataclass(frozen=True)
 class Stepped:
-    tree: DraftTree
+    built: DraftTree  # the whole tree
+    tree: DraftTree  # the prefix of it that was verified
     judged: Judged
     verdict: Verdict
 
@@ -39,17 +41,17 @@ def step(
     rows: Rows, models: Models, pools: Pools, shape: StepShape, tree: DraftTree | None = None
 ) -> Stepped:
     """Commit 1 .. D + 1 tokens to every row."""
-    if tree is None:
-        tree = _grow(rows, models, pools, shape)
+    built = _grow(rows, models, pools, shape) if tree is None else tree
+    tree = built.prefix(shape.budget + 1) if shape.budget < shape.built else built
     judged = verify(rows, tree, models, pools, longest=shape.longest)
     verdict = tree_accept(tree, judged.chosen, shape.depth)
     commit(rows, judged, verdict, models, pools)
-    return Stepped(tree=tree, judged=judged, verdict=verdict)
+    return Stepped(built=built, tree=tree, judged=judged, verdict=verdict)
 
 
 def _grow(rows: Rows, models: Models, pools: Pools, shape: StepShape) -> DraftTree:
     if shape.mode == "ar":
         return root_only(rows.root)
-    width = 1 if shape.mode == "chain" else shape.budget
+    width = 1 if shape.mode == "chain" else shape.built
     marginals = draft(rows, models, pools, width=width, longest=shape.longest)
-    return plant(rows.root, marginals, shape.mode, shape.budget)
+    return plant(rows.root, marginals, shape.mode, shape.built)

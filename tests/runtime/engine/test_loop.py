@@ -13,6 +13,7 @@ from scipy import stats
 
 from ddtree.config import EngineConfig, Mode
 from ddtree.core.sequence import Finish, Output, Request, Sampling
+from ddtree.engine.budget import BudgetChooser, Outlook
 from ddtree.engine.errors import RequestError
 from ddtree.engine.loop import Engine
 from tests.runtime.tiny import VOCAB, TinyTarget, tiny_engine
@@ -28,6 +29,7 @@ def config(
     context_length: int = 160,
     max_running_requests: int = 4,
     kv_tokens: int | None = None,
+    adaptive: bool = False,
 ) -> EngineConfig:
     return EngineConfig(
         model="tiny",
@@ -37,6 +39,7 @@ def config(
         context_length=context_length,
         max_running_requests=max_running_requests,
         kv_tokens=kv_tokens,
+        adaptive=adaptive,
         page_size=4,
         prefill_chunk=7,
     )
@@ -153,6 +156,23 @@ def test_a_host_one_step_behind_the_device_changes_no_token(
     with running(wanted, lag=1) as engine:
         answers = ask(engine, requests())
         assert (engine.stats().preemptions > 0) == (kv_tokens is not None)
+    assert [answer.tokens for answer in answers] == greedy
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_an_adaptive_budget_changes_speed_but_no_token(
+    greedy: list[list[int]], lag: Literal[0, 1], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[int] = []
+
+    def restless(self: BudgetChooser, outlooks: list[Outlook]) -> int:
+        chosen.append(self.times.budgets[len(chosen) % len(self.times.budgets)])
+        return chosen[-1]
+
+    monkeypatch.setattr(BudgetChooser, "choose", restless)
+    with running(config("ddtree", 12, "tiny", adaptive=True), lag=lag) as engine:
+        answers = ask(engine, requests())
+    assert set(chosen) == {0, 1, 4, 8, 12}
     assert [answer.tokens for answer in answers] == greedy
 
 

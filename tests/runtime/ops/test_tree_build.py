@@ -56,8 +56,9 @@ def test_a_smaller_budget_is_a_prefix_of_a_larger_tree(
     root = torch.zeros(given_marginals.tokens.shape[0], dtype=torch.int64)
     lesser = tree_build(root, given_marginals, small)
     larger = tree_build(root, given_marginals, small + more)
-    assert torch.equal(lesser.tokens, larger.tokens[:, : small + 1])
-    assert torch.equal(lesser.parents, larger.parents[:, : small + 1])
+    cut = larger.prefix(small + 1)
+    for name in ("tokens", "parents", "depths", "ancestors", "scores"):
+        assert torch.equal(getattr(lesser, name), getattr(cut, name)), name
 
 
 def test_the_nodes_are_the_most_probable_prefixes() -> None:
@@ -78,4 +79,6 @@ def test_the_nodes_are_the_most_probable_prefixes() -> None:
         depth, parent = int(grown.depths[0, node]), int(grown.parents[0, node])
         return score(parent) + float(logprobs[0, depth - 1, int(grown.tokens[0, node])])
 
+    assert grown.scores is not None
     torch.testing.assert_close([score(node) for node in range(1, 11)], best)
+    torch.testing.assert_close(grown.scores[0, 1:], torch.tensor(best))

@@ -53,6 +53,8 @@ def grow(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTree:
     parents[:, 0] = -1
     depths = torch.full_like(tokens, -1)
     depths[:, 0] = 0
+    scores = torch.full(tokens.shape, NEVER, device=device)
+    scores[:, 0] = 0
     visible = torch.eye(budget + 1, dtype=torch.bool, device=device).repeat(rows, 1, 1)
 
     heap = _Candidates(rows, 2 * budget + 1, device)
@@ -67,6 +69,7 @@ def grow(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTree:
         heap.score[row, best] = NEVER
         used = score > NEVER
         level, shown = (depth - 1).clamp(max=deep - 1), rank.clamp(max=wide - 1)
+        scores[:, node] = score
         tokens[:, node] = marginals.tokens[row, level, shown].where(used, root)
         parents[:, node] = parent.where(used, zero)
         depths[:, node] = depth.where(used, zero - 1)
@@ -75,7 +78,7 @@ def grow(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTree:
         child = score + logprobs[row, depth.clamp(max=deep), zero]
         heap.push(sibling.where(used, NEVER), before, parent, depth, rank + 1)
         heap.push(child.where(used, NEVER), score, zero + node, depth + 1, zero)
-    return DraftTree(tokens=tokens, parents=parents, depths=depths, ancestors=pack(visible))
+    return DraftTree(tokens, parents, depths, pack(visible), scores)
 
 
 def chain(root: torch.Tensor, marginals: Marginals) -> DraftTree:
