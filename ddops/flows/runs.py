@@ -9,7 +9,11 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from ddops.errors import SpecError, UsageError
+from ddops.facts import environment as probe
+from ddops.host.atomic import write
+from ddops.host.local import Local
 from ddops.spec.base import Word
+from ddops.spec.bundle import Environment
 from ddops.spec.record import Record
 from ddops.spec.run import Run
 
@@ -25,6 +29,11 @@ class Stored:
     folder: Path
     run: Run
     records: dict[str, Record]
+
+    def texts(self) -> dict[str, str]:
+        """The files themselves."""
+        names = ("run.json", *self.records)
+        return {name: (self.folder / name).read_text("utf-8") for name in names}
 
 
 def chosen(folder: Path | None) -> Path:
@@ -54,6 +63,26 @@ def load(folder: Path) -> Stored:
         )
     found.sort(key=lambda each: each[1].started_at)
     return Stored(folder=folder, run=run, records=dict(found))
+
+
+def environment(stored: Stored) -> Environment | None:
+    """The packages the engine ran with: asked for once, then kept in the run's folder.
+
+    None when the interpreter that the box's facts name is not on this machine.
+    """
+    kept = stored.folder / "environment.json"
+    if kept.is_file():
+        return read(kept, Environment)
+    python = stored.run.box_facts.get("python")
+    interpreter = python.get("executable") if isinstance(python, dict) else None
+    if not isinstance(interpreter, str) or not Path(interpreter).is_file():
+        return None
+    said = Local().run(probe.command(interpreter))
+    if not said.ok:
+        return None
+    found = probe.parse(said.stdout)
+    write(kept, f"{found.model_dump_json(indent=1)}\n".encode())
+    return found
 
 
 def read(path: Path, kind: type[_W]) -> _W:

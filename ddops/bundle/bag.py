@@ -1,0 +1,122 @@
+"""A BagIt bag (RFC 8493) with sha256 manifests, written and checked more strictly than it asks.
+
+The RFC lets unknown files lie beside `data/`, and upper-case digests; here every byte of the
+folder is accounted for, so that whatever was changed, added or taken away has a name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+DECLARATION: Final = b"BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
+MANIFEST: Final = "manifest-sha256.txt"
+TAG_MANIFEST: Final = "tagmanifest-sha256.txt"
+TAGS: Final = ("README.md", "bag-info.txt", "bagit.txt", MANIFEST)
+"""What lies beside `data/`, with TAG_MANIFEST. A later schema may add, for example, signatures."""
+
+SAFE_NAME: Final = re.compile(r"^(?!.*(?:^|/)\.\.?(?:/|$))[\w.-]+(?:/[\w.-]+)*$", re.ASCII)
+_LINE: Final = re.compile(r"^([0-9a-f]{64})  (\S+)$")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Why a bundle is not what it claims to be."""
+
+    file: str
+    reason: str
+
+    def __str__(self) -> str:
+        name = self.file if self.file.isprintable() else ascii(self.file)
+        return f"{name}: {self.reason}"
+
+
+def bagged(
+    payload: Mapping[str, bytes], readme: bytes, info: Mapping[str, str]
+) -> dict[str, bytes]:
+    """All files of the bag; `payload` by name under `data/`, `info` for bag-info.txt."""
+    data = {f"data/{name}": content for name, content in payload.items()}
+    oxum = f"{sum(map(len, data.values()))}.{len(data)}"
+    lines = sorted({**info, "Payload-Oxum": oxum}.items())
+    tags = {
+        "README.md": readme,
+        "bag-info.txt": "".join(f"{key}: {value}\n" for key, value in lines).encode(),
+        "bagit.txt": DECLARATION,
+        MANIFEST: _manifest({name: _digest(content) for name, content in data.items()}),
+    }
+    tag_manifest = _manifest({name: _digest(content) for name, content in tags.items()})
+    return {**data, **tags, TAG_MANIFEST: tag_manifest}
+
+
+def check(folder: Path) -> Iterator[Finding]:
+    """Everything in `folder` that its manifests do not say, and the other way round."""
+    present = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    for name, path in present.items():
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            yield Finding(name, "is not a regular file")
+        elif path.is_dir() and not any(path.iterdir()):
+            yield Finding(name, "is an empty folder, which no bundle has")
+    files = {n: p for n, p in present.items() if p.is_file() and not p.is_symlink()}
+    payload = {name: path for name, path in files.items() if name.startswith("data/")}
+    tags = {n: p for n, p in files.items() if n not in payload and n != TAG_MANIFEST}
+    yield from _declared(files)
+    yield from _against(TAG_MANIFEST, files, tags, TAGS)
+    yield from _against(MANIFEST, files, payload, ())
+    yield from _oxum(files, payload)
+
+
+def _declared(files: Mapping[str, Path]) -> Iterator[Finding]:
+    """A missing bagit.txt is the tag manifest's to tell."""
+    if "bagit.txt" in files and files["bagit.txt"].read_bytes() != DECLARATION:
+        yield Finding("bagit.txt", "does not declare BagIt 1.0 in UTF-8")
+
+
+def _against(
+    manifest: str, files: Mapping[str, Path], present: Mapping[str, Path], needed: tuple[str, ...]
+) -> Iterator[Finding]:
+    """`present` files against the lines of `manifest`, which must list at least `needed`."""
+    if manifest not in files:
+        yield Finding(manifest, "is missing")
+        return
+    text = files[manifest].read_bytes()
+    listed = {}
+    for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), start=1):
+        if (parts := _LINE.match(line)) and SAFE_NAME.match(parts[2]):
+            listed[parts[2]] = parts[1]
+        else:
+            yield Finding(manifest, f"line {number} is not a sha256 and the name of a file")
+    if text != _manifest(listed):
+        yield Finding(manifest, "is not in the form ddops writes")
+    for name in sorted({*listed, *needed, *present}):
+        if name not in present:
+            yield Finding(name, "is missing")
+        elif name not in listed:
+            yield Finding(name, f"was added: {manifest} does not list it")
+        elif (found := file_sha256(present[name])) != listed[name]:
+            reason = f"is sha256 {found[:12]}, {manifest} says {listed[name][:12]}"
+            yield Finding(name, f"was changed: it {reason}")
+
+
+def _oxum(files: Mapping[str, Path], payload: Mapping[str, Path]) -> Iterator[Finding]:
+    size = sum(path.stat().st_size for path in payload.values())
+    line = f"Payload-Oxum: {size}.{len(payload)}"
+    told = files["bag-info.txt"].read_bytes().splitlines() if "bag-info.txt" in files else None
+    if told is not None and line.encode() not in told:
+        yield Finding("bag-info.txt", f"does not say `{line}`, which is what lies in data/")
+
+
+def _manifest(digests: Mapping[str, str]) -> bytes:
+    return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

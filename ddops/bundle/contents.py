@@ -1,0 +1,177 @@
+"""What a bundle holds, file by file, made from a run and what was seen around it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from ddops.analysis.claims import Claim
+from ddops.bundle.redact import Known, redact
+from ddops.spec.base import Word
+from ddops.spec.bundle import BundleInfo, Environment, Redaction, WeightsFile
+from ddops.spec.deployment import Deployment, Weights
+from ddops.spec.record import Record
+from ddops.spec.run import Run
+
+REPLAY: Final = (
+    "ddops deploy data/box.yaml --yes && ddops bench data/box.yaml --matrix data/matrix.yaml --yes"
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run as files: `texts` are run.json and the records, as they lie on disk, by name."""
+
+    run: Run
+    records: Mapping[str, Record]
+    texts: Mapping[str, str]
+    environment: Environment | None
+    ddops_version: str
+
+
+@dataclass(frozen=True)
+class Clean:
+    """Files without secrets, and the account of what was taken out."""
+
+    texts: dict[str, str]
+    redactions: tuple[Redaction, ...]
+
+
+def info(source: Source) -> BundleInfo:
+    run = source.run
+    return BundleInfo(
+        schema_version=1,
+        name=f"{run.box}-{run.matrix.name}-{run.fingerprint[:8]}",
+        ddops_version=source.ddops_version,
+        commit=run.sessions[-1].commit if run.sessions else None,
+        created=max(record.started_at for record in source.records.values()),
+        box=run.box,
+        matrix=run.matrix.name,
+        fingerprint=run.fingerprint,
+    )
+
+
+def texts(source: Source) -> dict[str, str]:
+    """Everything but the report, by name under `data/`, with nothing taken out yet."""
+    run = source.run
+    files = {f"records/{name}": text for name, text in source.texts.items() if name != "run.json"}
+    files["run.json"] = source.texts["run.json"]
+    files["bundle.json"] = _json(info(source))
+    files["matrix.yaml"] = _yaml(run.matrix.model_dump(mode="json"))
+    files["box.yaml"] = _yaml(_box(run))
+    files["box-facts.json"] = json.dumps(run.box_facts, indent=1, sort_keys=True) + "\n"
+    files["weights.json"] = _json(weights(run.found))
+    if source.environment is not None:
+        files["environment.json"] = _json(source.environment)
+    for name, served in run.served.items():
+        files[f"units/{name}.service"] = served.unit
+        if served.engine is not None:
+            argv = list(served.engine.argv)
+            files[f"units/{name}.arguments.json"] = json.dumps(argv, indent=1) + "\n"
+    return files
+
+
+def cleaned(files: Mapping[str, str], known: Known) -> Clean:
+    results = {name: redact(text, known) for name, text in files.items()}
+    redactions = [
+        Redaction(file=name, kind=kind, count=count)
+        for name, result in sorted(results.items())
+        for kind, count in sorted(result.counts.items())
+    ]
+    return Clean({name: r.text for name, r in results.items()}, tuple(redactions))
+
+
+def redactions_file(redactions: Sequence[Redaction]) -> str:
+    return _json(redactions)
+
+
+def weights(deployment: Deployment) -> tuple[WeightsFile, ...]:
+    """Model and drafter by hash and origin: they are too large to carry."""
+    model, drafter = deployment.model, deployment.decoding.drafter
+    own = model.weights
+    found = WeightsFile(
+        role="model",
+        name=model.name,
+        source=own.source,
+        sha256=own.sha256,
+        size=own.size,
+        licence=model.licence,
+    )
+    if not isinstance(drafter, Weights):
+        return (found,)
+    return found, WeightsFile(
+        role="drafter",
+        name=drafter.source,
+        source=drafter.source,
+        sha256=drafter.sha256,
+        size=drafter.size,
+        licence=None,
+    )
+
+
+def readme(told: BundleInfo, claims: Sequence[Claim], clean: Clean) -> str:
+    """What is claimed, how to check it, how to repeat it."""
+    taken = sum(redaction.count for redaction in clean.redactions)
+    lines = [
+        f"# {told.name}",
+        "",
+        f"Matrix `{told.matrix}` on box `{told.box}`, last cell measured {told.created}, "
+        f"ddops {told.ddops_version}, commit {told.commit or 'of the release'}.",
+        "",
+        "## Claims",
+        "",
+        *[f"- {claim.text}{_cited(claim)}" for claim in claims],
+        "",
+        "`data/report/report.html` shows them with their plots; every number leads to its record.",
+        "",
+        "## Check",
+        "",
+        f"`ddops bundle verify {told.name}` hashes every file and derives every number again "
+        "from the traces in `data/records/`.",
+        "",
+        "## Repeat",
+        "",
+        f"    {REPLAY}",
+        "",
+        "Weights are fetched by the hashes in `data/weights.json`. Speeds depend on the box: "
+        "compare `data/box-facts.json` first.",
+        "",
+        f"Taken out before packing: {taken} private strings, listed in `data/redactions.json`.",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def bag_info(told: BundleInfo) -> dict[str, str]:
+    """The date is the run's, so that the same run gives the same bag."""
+    return {
+        "Bag-Software-Agent": f"ddops {told.ddops_version}",
+        "Bagging-Date": told.created[:10],
+        "External-Identifier": told.name,
+    }
+
+
+def _cited(claim: Claim) -> str:
+    return f" ({', '.join(claim.records)})" if claim.records else ""
+
+
+def _box(run: Run) -> dict[str, Any]:
+    """An inventory that serves what was served; replays run on the machine they are typed on."""
+    return {
+        "about": f"replay of {run.matrix.name} as measured on {run.box}",
+        "deployment": run.found.model_dump(mode="json", exclude_none=True),
+    }
+
+
+def _json(value: Word | Sequence[Word]) -> str:
+    if isinstance(value, Word):
+        return json.dumps(value.model_dump(mode="json"), indent=1, sort_keys=True) + "\n"
+    dumped = [word.model_dump(mode="json") for word in value]
+    return json.dumps(dumped, indent=1, sort_keys=True) + "\n"
+
+
+def _yaml(value: dict[str, Any]) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)

@@ -1,0 +1,137 @@
+"""`ddops bundle create`, `verify` and `show`."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ddops.cli.options import Json, Quiet, Verbose
+from ddops.cli.output import Output, table
+from ddops.cli.report import RunDir
+from ddops.errors import BundleError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ddops.flows.bundle import Shown, Verified
+
+bundle = typer.Typer(
+    name="bundle",
+    help="Archive a run so that anyone can check and repeat it.",
+    no_args_is_help=True,
+)
+
+Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A `.tar.zst`, or its folder.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="The folder to put it in; default `bundles/` beside it."),
+]
+
+
+@bundle.command()
+def create(
+    run_dir: RunDir = None,
+    out: Out = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Pack a run: a folder and the same as `.tar.zst`, without secrets. The same run, same bytes.
+
+    \b
+    Example:
+      ddops bundle create
+      ddops bundle create results/local-1a2b3c4d --out ~/bundles
+    """
+    from ddops.flows.bundle import create as pack
+
+    said = Output(json=json, quiet=quiet, verbose=verbose)
+    made = pack(run_dir, out)
+    said.say(f"sha256 of the tar: {made.tar_sha256}")
+    for kind, count in made.redacted.items():
+        said.say(f"taken out: {count} x {kind}")
+    data = {
+        "archive": str(made.archive),
+        "folder": str(made.folder),
+        "tar_sha256": made.tar_sha256,
+        "redacted": dict(made.redacted),
+    }
+    said.result(data, str(made.archive))
+
+
+@bundle.command()
+def verify(
+    path: Bundle, json: Json = False, quiet: Quiet = False, verbose: Verbose = False
+) -> None:
+    """Hash every file, derive every number again from its traces. Exit code 10: a fault.
+
+    \b
+    Example:
+      ddops bundle verify results/bundles/local-demo-1a2b3c4d.tar.zst
+    """
+    from ddops.flows.bundle import verify as check
+
+    out = Output(json=json, quiet=quiet, verbose=verbose)
+    seen = check(path)
+    for note in seen.notes:
+        out.warn(note)
+    if json or not seen.findings:
+        out.result({"ok": not seen.findings, **dataclasses.asdict(seen)}, _verdict(seen))
+    if seen.findings:
+        count = len(seen.findings)
+        raise BundleError(
+            f"{path} is not what it claims to be: {count} {'fault' if count == 1 else 'faults'}",
+            detail="\n".join(map(str, seen.findings)),
+            hint="get it again from where it came; its numbers prove nothing",
+        )
+
+
+@bundle.command()
+def show(path: Bundle, json: Json = False, quiet: Quiet = False, verbose: Verbose = False) -> None:
+    """Say on one screen what a bundle holds, what it claims, and how to repeat it.
+
+    \b
+    Example:
+      ddops bundle show results/bundles/local-demo-1a2b3c4d.tar.zst
+    """
+    from ddops.flows.bundle import show as look
+
+    out = Output(json=json, quiet=quiet, verbose=verbose)
+    seen = look(path)
+    data = {
+        **seen.info.model_dump(mode="json"),
+        "cells": dict(seen.tally),
+        "claims": [{"text": claim.text, "records": claim.records} for claim in seen.claims],
+        "files": seen.files,
+        "bytes": seen.size,
+        "redactions": seen.redactions,
+    }
+    out.result(data, _screen(seen))
+
+
+def _verdict(seen: Verified) -> str:
+    return (
+        f"{seen.name}: {seen.files} files as packed, "
+        f"the numbers of {seen.derived} of {seen.records} records derived again and equal"
+    )
+
+
+def _screen(seen: Shown) -> RenderableType:
+    from ddops.bundle.contents import REPLAY
+
+    tally = ", ".join(f"{count} {word}" for word, count in seen.tally.items())
+    rows = [
+        ("bundle", seen.info.name),
+        ("measured", f"{seen.info.created}, commit {seen.info.commit or 'of the release'}"),
+        ("packed by", f"ddops {seen.info.ddops_version}"),
+        ("box", seen.info.box),
+        ("model", seen.run.found.model.name),
+        ("cells", tally),
+        *[("claim", claim.text) for claim in seen.claims],
+        ("holds", f"{seen.files} files, {seen.size / 1e6:.1f} MB, {seen.redactions} redactions"),
+        ("repeat", f"in its folder: {REPLAY}"),
+    ]
+    return table(("", ""), rows)

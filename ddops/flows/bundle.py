@@ -1,0 +1,205 @@
+"""A run becomes an archive that anyone can check: pack it, check it, say what it holds."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddops import __version__
+from ddops.analysis.claims import Claim
+from ddops.bench.metrics import derive
+from ddops.bundle import archive, bag, contents, recheck
+from ddops.bundle.bag import Finding
+from ddops.bundle.redact import Known
+from ddops.errors import BundleError, UsageError
+from ddops.flows.private import known_here
+from ddops.flows.report import drawn, viewed
+from ddops.flows.runs import Stored, chosen, environment, load
+from ddops.report.view import View
+from ddops.spec.bundle import BundleInfo
+from ddops.spec.record import Metrics, Record
+from ddops.spec.run import Run
+
+SUFFIX = ".tar.zst"
+
+
+@dataclass(frozen=True)
+class Created:
+    archive: Path
+    folder: Path
+    tar_sha256: str
+    redacted: Mapping[str, int]  # by kind
+
+
+@dataclass(frozen=True)
+class Verified:
+    name: str
+    files: int
+    records: int
+    derived: int  # records whose numbers were derived again
+    notes: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Shown:
+    info: BundleInfo
+    run: Run
+    claims: tuple[Claim, ...]
+    tally: Mapping[str, int]
+    files: int
+    size: int  # bytes, unpacked
+    redactions: int
+
+
+def create(run_dir: Path | None = None, out: Path | None = None) -> Created:
+    """Bundle a run; None is the last one under `results/`. `out` is a folder: the run's
+    neighbour `bundles/` by default. What lies there under the same name is replaced at the end.
+    """
+    stored = load(chosen(run_dir))
+    out = out or stored.folder.parent / "bundles"
+    out.mkdir(parents=True, exist_ok=True)
+    made = _made(stored, known_here(stored.run))
+    folder, packed = out / made.info.name, out / f"{made.info.name}{SUFFIX}"
+    with tempfile.TemporaryDirectory(dir=out, prefix=".packing-") as scratch:
+        fresh = Path(scratch) / made.info.name
+        for name, content in made.files.items():
+            path = fresh / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        _check_own(fresh)
+        with (Path(scratch) / packed.name).open("wb") as target:
+            tar_sha256 = archive.pack(made.files, made.info.name, target)
+            os.fsync(target.fileno())
+        if folder.exists():
+            folder.rename(Path(scratch) / "before")
+        fresh.rename(folder)
+        (Path(scratch) / packed.name).replace(packed)
+    return Created(packed, folder, tar_sha256, made.redacted)
+
+
+def verify(path: Path) -> Verified:
+    """Every fault found, by file. An archive that cannot be unpacked safely is a `BundleError`."""
+    with unpacked(path) as folder:
+        findings = list(bag.check(folder))
+        if not findings:
+            recheck.refuse_newer(folder)
+        opened = recheck.open_bundle(folder)
+        known = {finding.file for finding in findings}
+        deeper = recheck.recheck(folder, opened, derived)
+        findings += [f for f in deeper if f.file not in known or "metrics." in f.reason]
+        records = opened.records
+        return Verified(
+            name=opened.info.name if opened.info else path.name,
+            files=sum(each.is_file() for each in folder.rglob("*")),
+            records=len(records),
+            derived=sum(record.metrics is not None for record in records.values()),
+            notes=tuple(recheck.notes(opened.run, records)) if opened.run else (),
+            findings=tuple(findings),
+        )
+
+
+def show(path: Path) -> Shown:
+    with unpacked(path) as folder:
+        recheck.refuse_newer(folder)
+        opened = recheck.open_bundle(folder)
+        if opened.info is None or opened.run is None or opened.findings:
+            raise BundleError(
+                f"{path} is damaged",
+                detail="\n".join(map(str, opened.findings)),
+                hint=f"`ddops bundle verify {path}` names every fault",
+            )
+        seen = _viewed(opened.run, opened.records)
+        sizes = [each.stat().st_size for each in folder.rglob("*") if each.is_file()]
+        return Shown(
+            info=opened.info,
+            run=opened.run,
+            claims=seen.claims,
+            tally=seen.tally,
+            files=len(sizes),
+            size=sum(sizes),
+            redactions=sum(redaction.count for redaction in opened.redactions),
+        )
+
+
+def derived(record: Record) -> Metrics | None:
+    if record.window_s is None:
+        return None
+    return derive(record.traces, record.window_s, record.counters_before, record.counters_after)
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """The folder of a bundle, be it one or an archive of one."""
+    if path.is_dir():
+        yield path
+    elif path.is_file():
+        with tempfile.TemporaryDirectory(prefix="ddops-bundle-") as scratch:
+            yield archive.unpack(path, Path(scratch))
+    else:
+        raise UsageError(f"there is no bundle {path}", hint="make one: `ddops bundle create`")
+
+
+@dataclass(frozen=True)
+class _Made:
+    info: BundleInfo
+    files: Mapping[str, bytes]
+    redacted: Mapping[str, int]
+
+
+def _made(stored: Stored, known: Known) -> _Made:
+    source = contents.Source(
+        run=stored.run,
+        records=stored.records,
+        texts=stored.texts(),
+        environment=environment(stored),
+        ddops_version=__version__,
+    )
+    told = contents.info(source)
+    clean = contents.cleaned(contents.texts(source), known)
+    run = Run.model_validate_json(clean.texts["run.json"])
+    records = {
+        name: Record.model_validate_json(clean.texts[f"records/{name}"]) for name in stored.records
+    }
+    seen = _viewed(run, records)
+    pages = drawn(seen)
+    payload = {
+        **clean.texts,
+        "redactions.json": contents.redactions_file(clean.redactions),
+        "report/report.html": pages.html,
+        "report/report.md": pages.markdown,
+    }
+    files = bag.bagged(
+        {name: text.encode() for name, text in payload.items()},
+        contents.readme(told, seen.claims, clean).encode(),
+        contents.bag_info(told),
+    )
+    return _Made(told, files, _by_kind(clean))
+
+
+def _viewed(run: Run, records: Mapping[str, Record]) -> View:
+    """As the report inside a bundle sees its records."""
+    ordered = sorted(records.items(), key=lambda each: each[1].started_at)
+    return viewed(run, {f"../records/{name}": record for name, record in ordered})
+
+
+def _check_own(folder: Path) -> None:
+    """A bundle that does not pass its own check is never given its name."""
+    wrong = verify(folder).findings
+    if wrong:
+        raise BundleError(
+            "the run is not coherent, so it was not packed",
+            detail="\n".join(map(str, wrong)),
+            hint="move the named records away and measure those cells again",
+        )
+
+
+def _by_kind(clean: contents.Clean) -> dict[str, int]:
+    kinds: dict[str, int] = {}
+    for redaction in clean.redactions:
+        kinds[redaction.kind] = kinds.get(redaction.kind, 0) + redaction.count
+    return kinds

@@ -1,0 +1,55 @@
+"""What a bundle says about itself, besides the records it holds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ddops.spec.base import Word
+
+BUNDLE_SCHEMA_VERSION = 1
+
+
+class BundleInfo(Word):
+    """`data/bundle.json`. No date of packing: the same run gives the same bundle."""
+
+    schema_version: Literal[1]
+    name: str
+    ddops_version: str  # that packed it
+    commit: str | None  # of the checkout that measured last
+    created: str  # when the last cell was measured; UTC, ISO 8601
+    box: str
+    matrix: str
+    fingerprint: str
+
+
+class WeightsFile(Word):
+    """One file a result depends on and a bundle does not carry."""
+
+    role: Literal["model", "drafter"]
+    name: str
+    source: str
+    sha256: str | None
+    size: int | None  # bytes
+    licence: str | None
+
+
+class Package(Word):
+    name: str
+    version: str
+    record_sha256: str | None  # of the RECORD file, which lists the hash of every installed file
+
+
+class Environment(Word):
+    """The Python environment the engine ran in."""
+
+    python: str
+    platform: str
+    packages: tuple[Package, ...]
+
+
+class Redaction(Word):
+    """What was taken out of a file, never what it was."""
+
+    file: str
+    kind: str
+    count: int
