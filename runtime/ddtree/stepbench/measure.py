@@ -1,0 +1,134 @@
+"""One row of the step benchmark: the stages of a step, the whole step, and the byte floor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ddtree.cache.pool import KvPool
+from ddtree.config import Mode, ModelShape
+from ddtree.core.batch import Rows
+from ddtree.models.dflash import Drafter, drafter_shapes
+from ddtree.models.llama import Llama, target_shapes
+from ddtree.ops.tree_accept import tree_accept
+from ddtree.speculate.commit import commit
+from ddtree.speculate.draft import draft
+from ddtree.speculate.seam import Models, Pools
+from ddtree.speculate.step import StepShape, step
+from ddtree.speculate.tree import plant
+from ddtree.speculate.verify import verify
+from ddtree.stepbench.clock import median_seconds
+from ddtree.stepbench.floor import floor
+from ddtree.stepbench.random_weights import RandomWeights
+from ddtree.stepbench.shapes import Pair
+
+PAGE = 16  # tokens
+REACH = 272  # positions past the context: a tree of 256 nodes and its root
+
+
+@dataclass(frozen=True)
+class Case:
+    batch: int
+    budget: int  # 0 is autoregressive
+    context: int  # cached positions a row
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Milliseconds, and the ratio to what the bytes alone would take."""
+
+    case: Case
+    stages_ms: dict[str, float]
+    step_ms: float
+    floor_bytes: int
+    floor_ms: float
+
+    @property
+    def ratio(self) -> float:
+        return self.step_ms / self.floor_ms
+
+
+def random_models(pair: Pair, dtype: torch.dtype, device: torch.device) -> Models:
+    like = torch.empty(0, dtype=dtype, device=device)
+    target = Llama(pair.target, RandomWeights(target_shapes(pair.target), dtype, device), like)
+    weights = RandomWeights(drafter_shapes(pair.drafter), dtype, device)
+    return Models(target, Drafter(pair.drafter, weights, like))
+
+
+class Bench:
+    """Models with a filled cache; `time` measures one case after another."""
+
+    def __init__(self, models: Models, *, batch: int, context: int) -> None:
+        assert models.drafter is not None
+        self.models, self.device = models, models.target.device
+        pages = -(-(context + REACH) // PAGE)
+        slots = (batch * pages + 1) * PAGE
+        self.pools = Pools(
+            self._pool(models.target.shape, slots),
+            self._pool(models.drafter.shape.layers, slots),
+            PAGE,
+        )
+        self.page_table = torch.arange(1, batch * pages + 1, device=self.device).view(batch, pages)
+
+    def time(self, case: Case, bandwidth: float, repeats: int) -> StepTime:
+        drafter = self.models.drafter
+        assert drafter is not None
+        depth = drafter.shape.depth if case.budget else 0
+        mode: Mode = "ddtree" if case.budget else "ar"
+        shape = StepShape(mode, case.budget, case.budget, depth, longest=case.context)
+        rows = self._rows(case)
+        stages = self._stages(case, rows, shape, repeats) if case.budget else {}
+        whole = median_seconds(
+            lambda: step(rows, self.models, self.pools, shape), self.device, repeats
+        )
+        least = floor(
+            self.models.target.shape,
+            drafter.shape if case.budget else None,
+            batch=case.batch,
+            context=case.context,
+            itemsize=self.models.target.dtype.itemsize,
+        ).total
+        return StepTime(case, stages, whole * 1e3, least, least / bandwidth * 1e3)
+
+    def _stages(self, case: Case, rows: Rows, shape: StepShape, repeats: int) -> dict[str, float]:
+        models, pools = self.models, self.pools
+        marginals = draft(rows, models, pools, width=case.budget, longest=case.context)
+        tree = plant(rows.root, marginals, "ddtree", case.budget)
+        judged = verify(rows, tree, models, pools, longest=case.context)
+        verdict = tree_accept(tree, judged.chosen, shape.depth)
+        work = {
+            "draft": lambda: draft(rows, models, pools, width=case.budget, longest=case.context),
+            "tree": lambda: plant(rows.root, marginals, "ddtree", case.budget),
+            "verify": lambda: verify(rows, tree, models, pools, longest=case.context),
+            "accept": lambda: tree_accept(tree, judged.chosen, shape.depth),
+            "commit": lambda: commit(rows, judged, verdict, models, pools),
+        }
+        return {
+            name: median_seconds(stage, self.device, repeats) * 1e3 for name, stage in work.items()
+        }
+
+    def _rows(self, case: Case) -> Rows:
+        def ints(value: int) -> torch.Tensor:
+            return torch.full((case.batch,), value, dtype=torch.int64, device=self.device)
+
+        return Rows(
+            start=ints(case.context),
+            root=ints(100),
+            page_table=self.page_table[: case.batch],
+            temperature=torch.zeros(case.batch, device=self.device),
+            top_p=torch.ones(case.batch, device=self.device),
+            seed=ints(0),
+        )
+
+    def _pool(self, shape: ModelShape, slots: int) -> KvPool:
+        pool = KvPool(
+            shape.num_layers,
+            slots,
+            shape.num_kv_heads,
+            shape.head_dim,
+            dtype=self.models.target.dtype,
+            device=self.device,
+        )
+        pool.kv.normal_()  # zeros would hide wrong reads and can run faster
+        return pool
