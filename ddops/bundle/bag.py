@@ -19,6 +19,8 @@ TAG_MANIFEST: Final = "tagmanifest-sha256.txt"
 TAGS: Final = ("README.md", "bag-info.txt", "bagit.txt", MANIFEST)
 """What lies beside `data/`, with TAG_MANIFEST. A later schema may add, for example, signatures."""
 
+NOT_REGULAR: Final = "is not a regular file"
+
 SAFE_NAME: Final = re.compile(r"^(?!.*(?:^|/)\.\.?(?:/|$))[\w.-]+(?:/[\w.-]+)*$", re.ASCII)
 _LINE: Final = re.compile(r"^([0-9a-f]{64})  (\S+)$")
 
@@ -57,7 +59,7 @@ def check(folder: Path) -> Iterator[Finding]:
     present = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
     for name, path in present.items():
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            yield Finding(name, "is not a regular file")
+            yield Finding(name, NOT_REGULAR)
         elif path.is_dir() and not any(path.iterdir()):
             yield Finding(name, "is an empty folder, which no bundle has")
     files = {n: p for n, p in present.items() if p.is_file() and not p.is_symlink()}
@@ -81,6 +83,8 @@ def _against(
     """`present` files against the lines of `manifest`, which must list at least `needed`."""
     if manifest not in files:
         yield Finding(manifest, "is missing")
+        strays = sorted({*present} - {*needed}) if needed else []
+        yield from (Finding(name, "was added: no bundle has such a file") for name in strays)
         return
     text = files[manifest].read_bytes()
     listed = {}

@@ -92,7 +92,11 @@ def _numbers(name: str, record: Record, derive: Derive) -> Iterator[Finding]:
     """Aggregates that do not follow from the traces beside them."""
     if record.metrics is None:
         return
-    derived = derive(record)
+    try:
+        derived = derive(record)
+    except (ArithmeticError, ValueError) as error:
+        yield Finding(name, f"has traces that no client can have seen: {error}")
+        return
     if derived is None:
         yield Finding(name, "has metrics, but no window they could have been measured in")
         return
@@ -128,7 +132,7 @@ def _run(run: Run) -> Iterator[Finding]:
 def _units(folder: Path, run: Run, *, redacted: bool) -> Iterator[Finding]:
     for name, served in run.served.items():
         path = folder / "data" / "units" / f"{name}.service"
-        if not path.is_file() or path.read_text("utf-8") != served.unit:
+        if not path.is_file() or path.read_bytes() != served.unit.encode():
             yield Finding(f"data/units/{name}.service", "is not the unit in data/run.json")
         exact = hashlib.sha256(served.unit.encode()).hexdigest() == served.unit_sha256
         if not exact and not redacted:

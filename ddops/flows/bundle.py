@@ -86,6 +86,8 @@ def verify(path: Path) -> Verified:
     """Every fault found, by file. An archive that cannot be unpacked safely is a `BundleError`."""
     with unpacked(path) as folder:
         findings = list(bag.check(folder))
+        if any(finding.reason == bag.NOT_REGULAR for finding in findings):
+            return _unread(path, findings)  # a link may lead to anything: nothing is opened
         if not findings:
             recheck.refuse_newer(folder)
         opened = recheck.open_bundle(folder)
@@ -101,6 +103,10 @@ def verify(path: Path) -> Verified:
             notes=tuple(recheck.notes(opened.run, records)) if opened.run else (),
             findings=tuple(findings),
         )
+
+
+def _unread(path: Path, findings: list[Finding]) -> Verified:
+    return Verified(path.name, files=0, records=0, derived=0, notes=(), findings=tuple(findings))
 
 
 def show(path: Path) -> Shown:
