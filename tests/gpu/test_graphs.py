@@ -1,4 +1,4 @@
-"""Replayed graphs commit the tokens that the same steps commit eagerly, at every budget and batch."""
+"""Replayed graphs commit the tokens that eager steps commit, at every budget."""
 
 from __future__ import annotations
 
