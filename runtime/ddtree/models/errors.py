@@ -1,0 +1,15 @@
+"""The one error of loading: a checkpoint is not what it must be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class ModelError(Exception):
+    """`where` is the file or folder that is wrong, `what` says how, `hint` what to do about it."""
+
+    def __init__(self, where: Path | str, what: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{where}: {what}")
+        self.where = str(where)
+        self.what = what
+        self.hint = hint

@@ -1,0 +1,120 @@
+"""A GGUF file as a checkpoint: its metadata as a ModelShape, its tensors under the usual names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ddtree.config import ModelShape
+from ddtree.models.errors import ModelError
+from ddtree.models.gguf_file import GgufFile
+from ddtree.models.registry import FAMILIES
+from ddtree.models.weights import EMBEDDING, HEAD, NORM, Checkpoint
+
+# llama.cpp's name -> ours
+TOP = {"token_embd.weight": EMBEDDING, "output_norm.weight": NORM, "output.weight": HEAD}
+LAYER = {
+    "attn_norm.weight": "input_layernorm.weight",
+    "attn_q.weight": "self_attn.q_proj.weight",
+    "attn_k.weight": "self_attn.k_proj.weight",
+    "attn_v.weight": "self_attn.v_proj.weight",
+    "attn_q_norm.weight": "self_attn.q_norm.weight",
+    "attn_k_norm.weight": "self_attn.k_norm.weight",
+    "attn_output.weight": "self_attn.o_proj.weight",
+    "ffn_norm.weight": "post_attention_layernorm.weight",
+    "ffn_gate.weight": "mlp.gate_proj.weight",
+    "ffn_up.weight": "mlp.up_proj.weight",
+    "ffn_down.weight": "mlp.down_proj.weight",
+}
+INTERLEAVED = ("self_attn.q_proj.weight", "self_attn.k_proj.weight")
+
+
+class GgufWeights:
+    def __init__(self, file: GgufFile, shape: ModelShape) -> None:
+        self.path = file.path
+        self._file = file
+        self._head_dim = shape.head_dim
+        self._interleaved = FAMILIES[shape.family].gguf_interleaves
+        self._names = {usual_name(name): name for name in file.names}
+        self.shapes = {usual: file.shape_of(name) for usual, name in self._names.items()}
+
+    def read(self, name: str) -> torch.Tensor:
+        tensor = torch.from_numpy(self._file.read(self._names[name]))
+        if self._interleaved and name.endswith(INTERLEAVED):
+            return half_by_half(tensor, self._head_dim)
+        return tensor
+
+
+def open_gguf(path: Path) -> Checkpoint:
+    file = GgufFile(path)
+    shape = shape_of(file)
+    return Checkpoint(shape, GgufWeights(file, shape))
+
+
+def usual_name(name: str) -> str:
+    """`blk.3.attn_q.weight` -> `layers.3.self_attn.q_proj.weight`; unknown names stay."""
+    if name in TOP:
+        return TOP[name]
+    head, _, rest = name.partition(".")
+    index, _, tensor = rest.partition(".")
+    if head != "blk" or tensor not in LAYER:
+        return name
+    return f"layers.{index}.{LAYER[tensor]}"
+
+
+def half_by_half(rows: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """Undo llama.cpp's order of a head's rows: (0, D/2, 1, D/2 + 1, ...) back to 0 .. D - 1."""
+    pairs = rows.view(-1, head_dim // 2, 2, rows.shape[-1])  # [heads, D / 2, 2, in]
+    return pairs.transpose(1, 2).reshape(rows.shape)
+
+
+def shape_of(file: GgufFile) -> ModelShape:
+    """The metadata as a ModelShape. Raises ModelError for another family or a variant."""
+    architecture = file.text("general.architecture")
+    families = [name for name, family in FAMILIES.items() if family.gguf == architecture]
+    if not families:
+        known = ", ".join(family.gguf for family in FAMILIES.values())
+        raise ModelError(
+            file.path, f"architecture {architecture!r} is not supported", hint=f"known: {known}"
+        )
+    if "token_embd.weight" not in file.names:
+        raise ModelError(file.path, "lacks tensor token_embd.weight")
+    _refuse_variants(file, families[0])
+    return _shape(file, families[0])
+
+
+def _shape(file: GgufFile, family: str) -> ModelShape:
+    prefix = FAMILIES[family].gguf
+
+    def whole(key: str, default: int | None = None) -> int:
+        return int(file.number(f"{prefix}.{key}", default))
+
+    hidden, heads = whole("embedding_length"), whole("attention.head_count")
+    head_dim = whole("attention.key_length", hidden // max(heads, 1))
+    if whole("rope.dimension_count", head_dim) != head_dim:
+        raise ModelError(file.path, "rotates a part of each head only, which is not supported")
+    return ModelShape(
+        family=family,
+        vocab_size=file.shape_of("token_embd.weight")[0],
+        hidden_size=hidden,
+        intermediate_size=whole("feed_forward_length"),
+        num_layers=whole("block_count"),
+        num_heads=heads,
+        num_kv_heads=whole("attention.head_count_kv", heads),
+        head_dim=head_dim,
+        rms_norm_eps=file.number(f"{prefix}.attention.layer_norm_rms_epsilon"),
+        rope_theta=file.number(f"{prefix}.rope.freq_base", 10000.0),
+        max_positions=whole("context_length"),
+        tied_embeddings="output.weight" not in file.names,
+        qk_norm=FAMILIES[family].qk_norm,
+    )
+
+
+def _refuse_variants(file: GgufFile, family: str) -> None:
+    prefix = FAMILIES[family].gguf
+    scaling = file.text(f"{prefix}.rope.scaling.type")
+    if scaling not in (None, "none"):
+        raise ModelError(file.path, f"rope scaling {scaling!r} is not supported")
+    if file.number(f"{prefix}.expert_count", 0) > 0:
+        raise ModelError(file.path, "is a mixture of experts, which is not supported")

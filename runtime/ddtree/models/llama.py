@@ -1,0 +1,74 @@
+"""A Llama-like target: embedding, decoder layers, norm, head. Inference only."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ddtree.cache.pool import KvPool
+from ddtree.config import ModelShape
+from ddtree.layers.linear import Linear
+from ddtree.layers.rotary import Rotary
+from ddtree.models.assemble import Assembler
+from ddtree.models.target import TargetOutput
+from ddtree.models.weights import (
+    EMBEDDING,
+    HEAD,
+    NORM,
+    Shapes,
+    Weights,
+    check_shapes,
+    decoder_shapes,
+    take,
+)
+from ddtree.ops.tree_attention import AttentionPlan
+
+
+class Llama(nn.Module):
+    """Built by `models.load.load_target`; satisfies `models.target.Target`."""
+
+    def __init__(self, shape: ModelShape, weights: Weights, like: torch.Tensor) -> None:
+        """`like` gives dtype and device. Raises ModelError when `weights` do not fit `shape`."""
+        super().__init__()
+        check_shapes(weights, target_shapes(shape))
+        build = Assembler(weights, shape, like)
+        self.shape = shape
+        self.dtype = like.dtype
+        self.device = like.device
+        self.embedding = take(weights, (EMBEDDING,), like)  # [V, H]
+        self.rotary = Rotary(shape.head_dim, shape.rope_theta, like.device)
+        self.layers = nn.ModuleList(build.layer(i) for i in range(shape.num_layers))
+        self.norm = build.norm(NORM)
+        self.head = Linear(self.embedding) if shape.tied_embeddings else build.linear(HEAD)
+
+    def forward(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        pool: KvPool,
+        plan: AttentionPlan,
+        feature_layers: tuple[int, ...] = (),
+    ) -> TargetOutput:
+        x = self.embed(tokens)
+        angles = self.rotary(positions, x.dtype)
+        features: dict[int, torch.Tensor] = {}
+        for index, layer in enumerate(self.layers):
+            x = layer(x, angles, pool.layer(index), plan)
+            if index in feature_layers:
+                features[index] = x
+        joined = torch.cat([features[i] for i in feature_layers], dim=-1) if features else None
+        return TargetOutput(hidden=self.norm(x), features=joined)
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.head(hidden)
+        return scores.float()
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        return functional.embedding(tokens, self.embedding)
+
+
+def target_shapes(shape: ModelShape) -> Shapes:
+    table = (shape.vocab_size, shape.hidden_size)
+    head = {} if shape.tied_embeddings else {HEAD: table}
+    return {EMBEDDING: table} | decoder_shapes(shape) | head

@@ -1,0 +1,21 @@
+"""The families the engine can run: one line of the table each, no code per family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Family:
+    """What distinguishes one Llama-like family from another."""
+
+    architecture: str  # in a config.json's `architectures`
+    gguf: str  # a GGUF's `general.architecture`
+    qk_norm: bool  # each head of the queries and keys is normalised
+    gguf_interleaves: bool  # llama.cpp stores query and key rows pair by pair, not half by half
+
+
+FAMILIES: dict[str, Family] = {
+    "llama": Family("LlamaForCausalLM", "llama", qk_norm=False, gguf_interleaves=True),
+    "qwen3": Family("Qwen3ForCausalLM", "qwen3", qk_norm=True, gguf_interleaves=False),
+}

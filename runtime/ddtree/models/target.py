@@ -1,0 +1,45 @@
+"""What the engine asks of a target, whatever its family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from ddtree.cache.pool import KvPool
+from ddtree.config import ModelShape
+from ddtree.ops.tree_attention import AttentionPlan
+
+
+@dataclass(frozen=True)
+class TargetOutput:
+    """What one forward brings. Set by the target."""
+
+    hidden: torch.Tensor  # [B, N, H], after the final norm
+    features: torch.Tensor | None  # [B, N, F], outputs of the asked layers side by side
+
+
+class Target(Protocol):
+    @property
+    def shape(self) -> ModelShape: ...
+    @property
+    def dtype(self) -> torch.dtype: ...
+    @property
+    def device(self) -> torch.device: ...
+
+    def forward(
+        self,
+        tokens: torch.Tensor,  # [B, N] int64
+        positions: torch.Tensor,  # [B, N] int64
+        pool: KvPool,
+        plan: AttentionPlan,
+        feature_layers: tuple[int, ...] = (),
+    ) -> TargetOutput:
+        """Writes the keys and values of the N tokens to the plan's slots of `pool`."""
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[..., H] -> [..., V] float32."""
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """[B, N] -> [B, N, H]."""
