@@ -39,15 +39,34 @@ def cells(matrix: Matrix) -> tuple[Cell, ...]:
 
 
 def chosen(ordered: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:
-    """The cells whose id fits one of `patterns` (`*` and `?` as in a shell); all without any."""
+    """The cells whose id fits one of `patterns` (`*` and `?` as in a shell); all without any.
+
+    The autoregressive cell that a chosen one is compared with comes along.
+    """
     for pattern in patterns:
         if not any(fnmatchcase(cell.id, pattern) for cell in ordered):
             ids = ", ".join(cell.id for cell in ordered)
             raise UsageError(f"no cell fits `{pattern}`", hint=f"the cells are {ids}")
-    return tuple(
+    fits = [
         cell
         for cell in ordered
         if not patterns or any(fnmatchcase(cell.id, pattern) for pattern in patterns)
+    ]
+    wanted = {cell.id for cell in fits}
+    wanted |= {base.id for cell in fits if (base := baseline(cell, ordered))}
+    return tuple(cell for cell in ordered if cell.id in wanted)
+
+
+def baseline(cell: Cell, ordered: Sequence[Cell]) -> Cell | None:
+    """The first autoregressive cell at the same concurrency and repeat."""
+    same = (cell.concurrency, cell.repeat)
+    return next(
+        (
+            other
+            for other in ordered
+            if other.variant.mode == "ar" and (other.concurrency, other.repeat) == same
+        ),
+        None,
     )
 
 

@@ -7,7 +7,6 @@ in `<cell id>.failure.json`, `<cell id>.failure-2.json`, ...: kept, and tried ag
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from ddops.errors import BenchError, SpecError
+from ddops.host.atomic import write
 from ddops.spec.base import Word
 from ddops.spec.deployment import Deployment
 from ddops.spec.matrix import Cell, Matrix
@@ -30,6 +30,7 @@ class Found(Word):
 
     box: str
     deployment: Deployment
+    running: bool
 
 
 class Journal:
@@ -59,7 +60,7 @@ class Journal:
         return _read(self.folder / "found.json", Found)
 
     def keep_found(self, found: Found) -> None:
-        _write(self.folder / "found.json", found.model_dump_json(indent=1))
+        write(self.folder / "found.json", _text(found, indent=1))
 
     def restored(self) -> None:
         (self.folder / "found.json").unlink(missing_ok=True)
@@ -69,7 +70,7 @@ class Journal:
         return _read(self.folder / "run.json", Run)
 
     def keep_run(self, run: Run) -> None:
-        _write(self.folder / "run.json", run.model_dump_json(indent=1))
+        write(self.folder / "run.json", _text(run, indent=1))
 
     def record(self, cell: Cell) -> Record | None:
         """The good record of `cell`, if there is one."""
@@ -90,7 +91,7 @@ class Journal:
             path = self.folder / f"{record.cell.id}.{suffix}.json"
         if path.exists():
             raise BenchError(f"{path} exists already", hint="pass another folder with `--out`")
-        _write(path, record.model_dump_json())
+        write(path, _text(record, indent=None))
         return path
 
     def _good(self, cell: Cell) -> Path:
@@ -123,12 +124,5 @@ def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
         ) from wrong
 
 
-def _write(path: Path, text: str) -> None:
-    """Temporary file, fsync, rename: a reader sees the old file or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(f"{text}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+def _text(value: Word, *, indent: int | None) -> bytes:
+    return f"{value.model_dump_json(indent=indent)}\n".encode()

@@ -52,10 +52,6 @@ def engine_seen(target: Target) -> EngineSeen | None:
     )
 
 
-def is_alive(target: Target) -> bool:
-    return _look(target, "/v1/models") is not None
-
-
 async def _measure(target: Target, work: Work, answered: Callable[[], None]) -> Measured:
     async with connected(target, work.concurrency) as clients:
         loop = Loop(target, clients, work.timeout_s)

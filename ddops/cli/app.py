@@ -11,6 +11,8 @@ from typing import Annotated, Final
 import typer
 
 from ddops import __version__
+from ddops.cli.bench import BenchCommand, bench
+from ddops.cli.bundle import bundle
 from ddops.cli.deploy import deploy
 from ddops.cli.inspect import inspect
 from ddops.cli.logs import logs
@@ -31,8 +33,11 @@ VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     stop,
     restart,
     report,
+    bundle,
 )
 """In the order of work. A verb is a function; a verb with verbs of its own is a `typer.Typer`."""
+
+OWN_PARSING: Final = {bench: BenchCommand}
 
 INTERRUPTED: Final = 130
 
@@ -73,7 +78,7 @@ for verb in VERBS:
     if isinstance(verb, typer.Typer):
         app.add_typer(verb)
     else:
-        app.command()(verb)
+        app.command(cls=OWN_PARSING.get(verb))(verb)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,160 @@
+"""`ddops bench`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperCommand
+
+from ddops.cli.options import BoxName, DryRun, Json, Quiet, Verbose, Yes
+from ddops.cli.output import Output, table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ddops.analysis.compare import Row
+    from ddops.flows.bench import Plan
+
+_DEFAULT = "local"
+_COLUMNS = ("variant", "C", "repeat", "tok/s", "vs ar", "TTFT p50", "TPOT p50", "accept", "gate")
+
+
+class BenchCommand(TyperCommand):
+    """`--matrix` without a value is the default matrix; Typer itself knows no optional values."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        return super().parse_args(ctx, with_matrix(args))
+
+
+def bench(
+    box: BoxName = "local",
+    matrix: Annotated[
+        str,
+        typer.Option(
+            metavar="[FILE]", help="A YAML file; without one the matrix for this machine."
+        ),
+    ] = _DEFAULT,
+    out: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("results"),
+    cells: Annotated[
+        list[str] | None, typer.Option(help="Only these cells, e.g. `ddtree-b8.*`; repeatable.")
+    ] = None,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Measure nothing; put back what a killed bench left.")
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Measure a matrix of configurations; restart the service per variant, then put it back.
+
+    Run it again after any interruption: only cells without a good record are measured.
+
+    \b
+    Example:
+      ddops bench local --matrix --yes
+      ddops bench local --matrix mine.yaml --cells 'ddtree-b8.*'
+      ddops bench local --restore
+    """
+    from ddops.flows import bench as flow
+    from ddops.flows.lock import locked
+    from ddops.flows.site import opened
+
+    output = Output(json=json, quiet=quiet, verbose=verbose)
+    with opened(box) as site:
+        if restore:
+            with locked(site, "bench"):
+                done = flow.restore(site, out, output)
+            output.result({"restored": done}, "put back" if done else "nothing to put back")
+            return
+        planned = flow.plan(site, flow.load_matrix(matrix), out, cells or ())
+        if dry_run:
+            output.result(_plan_data(planned), _plan_table(planned))
+            return
+        for warning in flow.warnings(planned, site):
+            output.warn(warning)
+        output.say(_intention(planned))
+        question = f"Restart the service of box `{site.box.name}` for each variant?"
+        if planned.missing and not output.confirm(question, yes=yes):
+            output.say("nothing was measured")
+            return
+        with locked(site, "bench"):
+            result = flow.bench(site, planned, command_line(), output)
+    data = {"folder": str(result.folder), "cells": [asdict(row) for row in result.rows]}
+    output.result(data, draw(result.rows))
+    output.say(f"records: {result.folder}")
+    flow.check(result)
+
+
+def with_matrix(args: list[str]) -> list[str]:
+    """`args` with the default after a `--matrix` that has no value of its own."""
+    given: list[str] = []
+    for arg, following in zip(args, [*args[1:], "-"], strict=True):
+        given.append(arg)
+        if arg == "--matrix" and following.startswith("-"):
+            given.append(_DEFAULT)
+    return given
+
+
+def command_line() -> tuple[str, ...]:
+    import sys
+
+    return ("ddops", *sys.argv[1:])
+
+
+def draw(rows: tuple[Row, ...]) -> RenderableType:
+    return table(_COLUMNS, [_cells_of(row) for row in rows], right=_COLUMNS[1:-1])
+
+
+def _cells_of(row: Row) -> list[str]:
+    return [
+        row.variant,
+        str(row.concurrency),
+        str(row.repeat),
+        _number(row.output_tok_s, "{:.1f}", missing="invalid" if "invalid" in row.verdict else "-"),
+        _number(row.speedup.value if row.speedup else None, "{:.2f}x"),
+        _number(row.ttft_p50_s, "{:.0f} ms", scale=1000),
+        _number(row.tpot_p50_s, "{:.1f} ms", scale=1000),
+        _number(row.accept, "{:.2f}"),
+        row.verdict,
+    ]
+
+
+def _number(value: float | None, form: str, *, scale: float = 1.0, missing: str = "-") -> str:
+    return missing if value is None else form.format(value * scale)
+
+
+def _intention(planned: Plan) -> str:
+    todo, done = len(planned.missing), len(planned.cells) - len(planned.missing)
+    kept = f", {done} measured already" if done else ""
+    return f"{planned.journal.folder}: {todo} cells to measure{kept}, {_time(planned.estimate_s)}"
+
+
+def _time(seconds: float) -> str:
+    return f"about {max(1, round(seconds / 60))} min"
+
+
+def _plan_data(planned: Plan) -> dict[str, object]:
+    missing = {cell.id for cell in planned.missing}
+    return {
+        "folder": str(planned.journal.folder),
+        "fingerprint": planned.matrix.fingerprint,
+        "estimate_s": planned.estimate_s,
+        "cells": [{"cell": cell.id, "measured": cell.id not in missing} for cell in planned.cells],
+    }
+
+
+def _plan_table(planned: Plan) -> RenderableType:
+    from rich.console import Group
+
+    missing = {cell.id for cell in planned.missing}
+    rows = [
+        [cell.id, cell.variant.name, str(cell.concurrency), "-" if cell.id in missing else "yes"]
+        for cell in planned.cells
+    ]
+    drawn = table(("cell", "variant", "C", "measured"), rows, right=("C",))
+    return Group(drawn, _intention(planned))

@@ -1,0 +1,259 @@
+"""Walk a matrix: switch the service, measure its cells, write each down, put the box back.
+
+What is measured stays measured: a second run does only the cells that have no good record.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from types import FrameType
+
+from ddops import __version__
+from ddops.analysis.compare import Row, rows
+from ddops.bench import expand
+from ddops.bench.journal import Found, Journal, unrestored
+from ddops.bench.measure import engine_seen
+from ddops.bench.prompts import PromptSet, load_prompts
+from ddops.bench.provenance import commit
+from ddops.errors import BenchError, ServiceError, UsageError
+from ddops.facts.look import look
+from ddops.flows.cell import Course, Stage, now, refused, run_cell
+from ddops.flows.deploy import perform
+from ddops.flows.service import current, facts_digest, switch
+from ddops.flows.site import Site
+from ddops.flows.stop import stop_plan
+from ddops.flows.voice import Voice
+from ddops.spec.deployment import Deployment
+from ddops.spec.load import read
+from ddops.spec.matrix import Cell, Matrix, Variant
+from ddops.spec.record import Record, Trace
+from ddops.spec.run import PromptsSeen, Run, Session
+from ddops.spec.run import Served as ServedNote
+
+_SHIPPED = Path(__file__).parent.parent / "bench" / "matrices"
+DEFAULT = "local"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a bench would do."""
+
+    matrix: Matrix
+    prompts: PromptSet
+    base: Deployment  # as deployed; variants change its decoding
+    journal: Journal
+    cells: tuple[Cell, ...]
+    missing: tuple[Cell, ...]  # those without a good record
+
+    @property
+    def estimate_s(self) -> float:
+        return expand.estimate_s(self.matrix, self.missing)
+
+
+@dataclass(frozen=True)
+class Benched:
+    folder: Path
+    records: tuple[Record, ...]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return rows(self.records)
+
+
+def load_matrix(wanted: str | None) -> Matrix:
+    """A shipped matrix by name (None: the default), else the YAML file at that path."""
+    shipped = _SHIPPED / f"{wanted or DEFAULT}.yaml"
+    return read(shipped if shipped.is_file() else Path(wanted or DEFAULT), Matrix)
+
+
+def plan(site: Site, matrix: Matrix, out: Path, patterns: Sequence[str] = ()) -> Plan:
+    base = current(site.host, site.box)
+    if base is None:
+        raise BenchError(
+            f"nothing is deployed on box `{site.box.name}`", hint=f"`ddops deploy {site.box.name}`"
+        )
+    for variant in matrix.variants:
+        expand.configured(base, variant)
+    cells = expand.chosen(expand.cells(matrix), patterns)
+    journal = Journal.of(out, matrix)
+    planned = Plan(
+        matrix=matrix,
+        prompts=load_prompts(matrix.load.prompts),
+        base=base,
+        journal=journal,
+        cells=cells,
+        missing=tuple(cell for cell in cells if journal.record(cell) is None),
+    )
+    _check_same(planned, site)
+    return planned
+
+
+def warnings(planned: Plan, site: Site) -> list[str]:
+    """What the user should know before the numbers, because it bends them."""
+    limit, found = planned.base.limits.max_running_requests, []
+    if (most := max(planned.matrix.concurrency)) > limit:
+        found.append(f"at C={most} requests queue: the engine runs {limit} at once")
+    if planned.base != site.box.deployment:
+        found.append("the inventory has changed since the deploy; what is deployed is measured")
+    return found
+
+
+def bench(site: Site, planned: Plan, command: tuple[str, ...], voice: Voice) -> Benched:
+    """Measure what is missing; the good record of every cell, or its last failure.
+
+    The caller holds the box's lock. The box serves what it served before, however this ends;
+    only after a `kill -9` it does not, and then the next run or `restore` sees to it.
+    """
+    journal = planned.journal
+    with journal.locked(), _terminable():
+        try:
+            if planned.missing:
+                _walk(site, planned, _course(site, planned, command), voice)
+        finally:
+            restore(site, journal.folder.parent, voice)
+        latest = [journal.latest(cell) for cell in planned.cells]
+    return Benched(journal.folder, tuple(record for record in latest if record is not None))
+
+
+def check(benched: Benched) -> None:
+    if not any(record.ok for record in benched.records):
+        raise BenchError(
+            "no cell of the matrix has a good record",
+            hint=f"the reasons are in {benched.folder}/*.failure.json; then run it again",
+        )
+
+
+def restore(site: Site, out: Path, voice: Voice) -> bool:
+    """Serve again what was deployed; True when a run under `out` had left the box otherwise."""
+    own = _left_behind(site, out)
+    if not own:
+        return False
+    first = own[0][1]
+    voice.say(f"putting back {first.deployment.decoding.label} on box `{site.box.name}`")
+    switch(site.host, site.box, current(site.host, site.box) or first.deployment, voice=voice)
+    if not first.running:
+        for command in stop_plan(site):
+            perform(site, command, voice)
+    for journal, _ in own:
+        journal.restored()
+    return True
+
+
+def _left_behind(site: Site, out: Path) -> list[tuple[Journal, Found]]:
+    left = [(journal, found) for journal in unrestored(out) if (found := journal.found)]
+    return [(journal, found) for journal, found in left if found.box == site.box.name]
+
+
+def _course(site: Site, planned: Plan, command: tuple[str, ...]) -> Course:
+    seen, measured_by = look(site.host, site.box), commit()
+    digest = facts_digest(seen)
+    journal, prompts = planned.journal, planned.prompts
+    session = Session(
+        started_at=now(), ddops_version=__version__, commit=measured_by, command=command
+    )
+    before = journal.run
+    journal.keep_run(
+        Run(
+            schema_version=1,
+            matrix=planned.matrix,
+            fingerprint=planned.matrix.fingerprint,
+            box=site.box.name,
+            box_facts=seen.model_dump(mode="json", include={"system", "python", "gpus"}),
+            box_facts_sha256=digest,
+            found=planned.base,
+            prompts=PromptsSeen(
+                id=prompts.id,
+                licence=prompts.licence,
+                sha256=prompts.sha256,
+                count=len(prompts.prompts),
+            ),
+            sessions=(*(before.sessions if before else ()), session),
+            served=before.served if before else {},
+        )
+    )
+    if not _left_behind(site, journal.folder.parent):
+        running = seen.service.state == "running"
+        journal.keep_found(Found(box=site.box.name, deployment=planned.base, running=running))
+    return Course(site, planned.matrix, prompts, digest, measured_by, command)
+
+
+def _walk(site: Site, planned: Plan, course: Course, voice: Voice) -> None:
+    for variant, cells in groupby(planned.missing, key=lambda cell: cell.variant):
+        deployment = expand.configured(planned.base, variant)
+        stage: Stage | None = None
+        for cell in cells:
+            started_at = now()
+            try:
+                stage = stage or _staged(site, planned.journal, variant, deployment, voice)
+            except ServiceError as error:
+                record = refused(course, cell, deployment, started_at, error)
+            else:
+                record = run_cell(course, stage, cell, _baseline(planned, cell), voice)
+            planned.journal.add(record)
+            _tell(record, voice)
+            if record.failure is not None:
+                stage = None  # what a failure leaves behind is no ground for the next cell
+
+
+def _staged(
+    site: Site, journal: Journal, variant: Variant, deployment: Deployment, voice: Voice
+) -> Stage:
+    served = switch(site.host, site.box, deployment, voice=voice)
+    stage = Stage(served, engine=None)
+    stage = Stage(served, engine_seen(stage.target))
+    run = journal.run
+    assert run is not None, "run.json is written before the first switch"
+    note = ServedNote(unit=served.unit, unit_sha256=served.unit_sha256, engine=stage.engine)
+    journal.keep_run(run.model_copy(update={"served": {**run.served, variant.name: note}}))
+    return stage
+
+
+def _baseline(planned: Plan, cell: Cell) -> tuple[Trace, ...] | None:
+    base = expand.baseline(cell, planned.cells)
+    record = planned.journal.record(base) if base else None
+    return record.traces if record else None
+
+
+def _tell(record: Record, voice: Voice) -> None:
+    red = [gate for gate in record.gates if not gate.green]
+    if record.failure is not None:
+        voice.warn(f"{record.cell.id} failed: {record.failure.kind}: {record.failure.message}")
+    for gate in red:
+        voice.warn(f"{record.cell.id} is invalid: {gate.name}: {gate.detail}")
+
+
+def _check_same(planned: Plan, site: Site) -> None:
+    """Records of one folder must be comparable: same box, same deployment, same prompts."""
+    run = planned.journal.run
+    if run is None:
+        return
+    was = {
+        "box": (run.box, site.box.name),
+        "deployment": (run.found, planned.base),
+        "prompts": (run.prompts.sha256, planned.prompts.sha256),
+    }
+    changed = [what for what, (then, today) in was.items() if then != today]
+    if changed:
+        raise UsageError(
+            f"{planned.journal.folder} was measured with another {' and '.join(changed)}",
+            hint="pass another folder with `--out`",
+        )
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """`kill` ends a bench as Ctrl-C does: the box is put back first."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
