@@ -32,6 +32,7 @@ VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     logs,
     stop,
     restart,
+    bench,
     report,
     bundle,
 )
