@@ -9,6 +9,7 @@ import httpx
 from ddops.spec.observed import Health
 
 TIMEOUT_S = 3.0
+NOT_RUNNING = Health(alive=False, ready=False, status="not running")
 
 
 def look(base_url: str, api_key: str | None = None) -> Health:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from ddops.errors import WeightsError
 from ddops.spec.command import Result, Run
@@ -43,8 +44,9 @@ def parse(result: Result, hub: Hub, source: str) -> Offer:
 
 
 def _refusal(result: Result, hub: Hub) -> WeightsError:
-    lines = [line for line in result.stderr.splitlines() if line and not line.startswith(" ")]
-    last = next((line for line in lines if "Error" in line.split(":")[0]), result.stderr.strip())
+    # Of a chain of exceptions the last one is the library's own word.
+    said = re.findall(r"^[\w.]*(?:Error|Exception)\b.*$", result.stderr, re.M)
+    last = said[-1] if said else result.stderr.strip()
     hints = {
         "GatedRepo": "ask for access on its page, then set HF_TOKEN to your token",
         "RepositoryNotFound": "check the name; a private one needs HF_TOKEN",

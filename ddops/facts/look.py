@@ -10,7 +10,7 @@ from ddops.spec.box import Box
 from ddops.spec.command import Run
 from ddops.spec.deployment import Serving, Weights
 from ddops.spec.layout import layout
-from ddops.spec.observed import Holding, Observed, Python, Service, System
+from ddops.spec.observed import Health, Holding, Observed, Python, Service, System
 from ddops.spec.place import Place
 
 
@@ -18,6 +18,7 @@ def look(host: Host, box: Box) -> Observed:
     place, wish = place_of(box), box.deployment
     machine = look_system(host, place)
     drafter = wish.decoding.drafter
+    running = look_service(host, place, machine)
     return Observed(
         system=machine,
         python=look_python(host, place),
@@ -25,9 +26,13 @@ def look(host: Host, box: Box) -> Observed:
         model=_present(look_weights(host, place, wish.model.weights)),
         drafter=look_weights(host, place, drafter) if isinstance(drafter, Weights) else None,
         port=port.parse(_said(host, port.command(place, wish.serving.port)), wish.serving.port),
-        service=look_service(host, place, machine),
-        health=health.look(base_url(wish.serving), api_key(host, wish.serving)),
+        service=running,
+        health=_health(host, wish.serving) if running.pid else health.NOT_RUNNING,
     )
+
+
+def _health(host: Host, serving: Serving) -> Health:
+    return health.look(base_url(serving), api_key(host, serving))
 
 
 def look_system(host: Host, place: Place) -> System:

@@ -60,12 +60,15 @@ def differences(deployed: Deployment | None, wanted: Deployment) -> list[str]:
     if deployed is None:
         return ["what runs has not passed its gate"]
     old, new = _flat(deployed.model_dump()), _flat(wanted.model_dump())
-    keys = dict.fromkeys([*new, *old])
     return [
-        f"{key}: deployed {old.get(key)}, inventory {new.get(key)}"
-        for key in keys
+        f"{key}: deployed {_word(old.get(key))}, inventory {_word(new.get(key))}"
+        for key in dict.fromkeys([*new, *old])
         if old.get(key) != new.get(key)
     ]
+
+
+def _word(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def _flat(data: dict[str, Any], above: str = "") -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ TRIES = 8  # in a row without a single new byte
 LONGEST_WAIT_S = 30.0
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _CHUNK = 1 << 20  # bytes
+logging.getLogger("stamina").addHandler(logging.NullHandler())  # or it writes on stderr
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
 
 
@@ -142,9 +144,10 @@ class _Download:
                 return
             total = self._total(answer, start)
             self._remember(answer)
-            with self.part.open("r+b" if start else "wb") as file:
+            # Unbuffered, and in the pieces that arrive: a kill or a broken line loses nothing.
+            with self.part.open("r+b" if start else "wb", buffering=0) as file:
                 file.seek(start)
-                for data in answer.iter_raw(_CHUNK):
+                for data in answer.iter_raw():
                     file.write(data)
                     self.progress(file.tell(), total)
 

@@ -50,12 +50,9 @@ def stop(home: Path) -> int:
     """End the keeper and its process; a keeper that does not listen is killed."""
     keeper = _keeper(home)
     handle = keeper.handle() if keeper else None
-    if handle:
+    if keeper and handle:
         handle.send_signal(signal.SIGTERM)
-        until = time.monotonic() + _stop_timeout(home) + _GRACE_S
-        while keeper and keeper.alive and time.monotonic() < until:
-            time.sleep(0.02)
-        if keeper and keeper.alive:
+        if not _await_end(keeper, _stop_timeout(home) + _GRACE_S):
             handle.kill()
     _end_orphan(home)
     return 0
@@ -100,12 +97,22 @@ def _keeper(home: Path) -> Process | None:
     return found if found and found.alive else None
 
 
+def _await_end(process: Process, timeout_s: float) -> bool:
+    """A process that only waits to be reaped has ended; psutil's own wait would go on."""
+    until = time.monotonic() + timeout_s
+    while process.alive:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
 def _end_orphan(home: Path) -> None:
     child = Process.load(_read(home).get("child"))
     handle = child.handle() if child else None
-    if handle:
+    if child and handle:
         handle.kill()
-        handle.wait(timeout=_GRACE_S)
+        _await_end(child, _GRACE_S)
 
 
 def _stop_timeout(home: Path) -> float:

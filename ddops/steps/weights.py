@@ -28,6 +28,8 @@ def plan(
     want: Weights, seen: Holding, *, offer: Offer | None, where: Layout, place: Place
 ) -> list[Command]:
     """`offer` is None when the weights are complete: then at most a manifest is missing."""
+    if isinstance(parse_source(want.source), OnBox):
+        return []  # the user's own files: nothing is written beside them
     offer = offer or seen.offer
     single = not where.listing
     commands: list[Command] = []

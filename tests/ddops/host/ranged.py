@@ -1,0 +1,131 @@
+"""A real file server with ranges, and with the faults that real ones have."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PIECE = 64 * 1024  # bytes written at a time
+
+
+@dataclass
+class Asked:
+    path: str
+    range: str | None
+    authorization: str | None
+    sent: int = 0
+
+
+@dataclass
+class Files:
+    """What is served, and how badly. A fault in a list happens once per entry, in order."""
+
+    content: dict[str, bytes]
+    etag: str | None = '"v1"'
+    ignores_ranges: bool = False
+    refusals: list[int] = field(default_factory=list)  # statuses answered before anything else
+    drops: list[int] = field(default_factory=list)  # bytes sent before the connection breaks
+    flips: list[int] = field(default_factory=list)  # offset of a byte that arrives damaged
+    pause_s: float = 0.0  # between two pieces
+    redirects: dict[str, str] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+    url: str = ""
+
+    @property
+    def sent(self) -> int:
+        return sum(one.sent for one in self.asked)
+
+
+@contextmanager
+def serve(files: Files) -> Iterator[Files]:
+    class Handler(_Handler):
+        served = files
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    files.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield files
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    served: Files
+
+    def do_HEAD(self) -> None:
+        data = self.served.content.get(self.path)
+        self.send_response(200 if data is not None else 404)
+        self.send_header("content-length", str(len(data or b"")))
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        served = self.served
+        asked = Asked(self.path, self.headers["range"], self.headers["authorization"])
+        served.asked.append(asked)
+        if served.refusals:
+            self._bare(served.refusals.pop(0), ("retry-after", "0"))
+        elif self.path in served.redirects:
+            self._bare(302, ("location", served.redirects[self.path]))
+        elif self.path not in served.content:
+            self._bare(404)
+        else:
+            self._file(served.content[self.path], asked)
+
+    def _bare(self, status: int, *headers: tuple[str, str]) -> None:
+        self.send_response(status)
+        for name, value in (*headers, ("content-length", "0")):
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _file(self, data: bytes, asked: Asked) -> None:
+        served = self.served
+        start = self._start(asked.range)
+        if start and start >= len(data):
+            self._bare(416, ("content-range", f"bytes */{len(data)}"))
+            return
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("content-range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        if served.etag:
+            self.send_header("etag", served.etag)
+        self.send_header("content-length", str(len(data) - start))
+        self.end_headers()
+        self._body(data, start, asked)
+
+    def _start(self, wanted: str | None) -> int:
+        fresh = self.headers["if-range"] in (None, self.served.etag)
+        if not wanted or self.served.ignores_ranges or not fresh:
+            return 0
+        return int(wanted.removeprefix("bytes=").split("-")[0])
+
+    def _body(self, data: bytes, start: int, asked: Asked) -> None:
+        served = self.served
+        body = bytearray(data[start:])
+        if served.flips:
+            body[served.flips.pop(0) - start] ^= 1
+        limit = served.drops.pop(0) if served.drops else None
+        for at in range(0, len(body), PIECE):
+            piece = body[at : at + PIECE]
+            if limit is not None:
+                piece = piece[: limit - asked.sent]
+            try:
+                self.wfile.write(piece)
+            except (BrokenPipeError, ConnectionResetError):
+                return
+            asked.sent += len(piece)
+            if limit is not None and asked.sent >= limit:
+                self.close_connection = True
+                return
+            time.sleep(served.pause_s)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """The tests read `asked` instead."""

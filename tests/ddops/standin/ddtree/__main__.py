@@ -1,0 +1,99 @@
+"""A stand-in for the engine: the same command line and HTTP seam, no model, starts in 0.1 s.
+
+It behaves as `behave.json` in its working folder says: `exit` (code; `only_mode`), `after_s`,
+`never_ready`, `deaf` (ignores SIGTERM), `say` (the answer's text), `spawn` (leaves a child behind).
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("verb", choices=["serve"])
+    for flag in ("model", "served-model-name", "mode", "drafter", "dtype", "device", "host"):
+        parser.add_argument(f"--{flag}")
+    for flag in ("budget", "context-length", "max-running-requests", "prefill-chunk", "port"):
+        parser.add_argument(f"--{flag}", type=int)
+    for flag in ("kv-tokens", "threads"):
+        parser.add_argument(f"--{flag}", type=int)
+    return parser.parse_args()
+
+
+class Handler(BaseHTTPRequestHandler):
+    behaviour: dict[str, Any]
+    options: argparse.Namespace
+
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self.answer(200, {"status": "ok"})
+        elif self.path == "/ready":
+            never = self.behaviour.get("never_ready")
+            self.answer(503 if never else 200, {"status": "warming" if never else "ready"})
+        elif self.path == "/server_info":
+            seen = vars(self.options)
+            self.answer(200, {key: seen[key] for key in ("served_model_name", "mode", "budget")})
+        else:
+            self.answer(404, {})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        key = os.environ.get("DDTREE_API_KEY")
+        if key and self.headers.get("authorization") != f"Bearer {key}":
+            self.answer(401, {"error": {"message": "wrong key"}})
+            return
+        assert body["model"] == self.options.served_model_name
+        text = self.behaviour.get("say", "Paris is the capital of France.")
+        self.answer(
+            200,
+            {
+                "choices": [{"message": {"role": "assistant", "content": text}}],
+                "usage": {"completion_tokens": len(text.split())},
+            },
+        )
+
+    def answer(self, code: int, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        sys.stderr.write(f"{format % args}\n")
+
+
+def main() -> None:
+    options = arguments()
+    said = Path("behave.json")
+    behaviour = json.loads(said.read_text("utf-8")) if said.exists() else {}
+    sys.stdout.write(f"stand-in serves {options.model} in mode {options.mode}\n")
+    sys.stdout.flush()
+    if behaviour.get("spawn"):
+        child = subprocess.Popen(["sleep", "600"])
+        Path("spawned.pid").write_text(str(child.pid), "utf-8")
+    if "exit" in behaviour and behaviour.get("only_mode", options.mode) == options.mode:
+        time.sleep(behaviour.get("after_s", 0.0))
+        sys.stderr.write("the stand-in gives up on purpose\n")
+        os._exit(behaviour["exit"])
+    Handler.behaviour, Handler.options = behaviour, options
+    server = ThreadingHTTPServer((options.host, options.port), Handler)
+
+    def end(number: int, frame: object) -> None:
+        if not behaviour.get("deaf"):
+            threading.Thread(target=server.shutdown).start()
+
+    signal.signal(signal.SIGTERM, end)
+    server.serve_forever(poll_interval=0.02)
+
+
+main()
