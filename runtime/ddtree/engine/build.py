@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -36,7 +37,7 @@ def build(config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = N
     except (RuntimeError, MemoryError) as error:
         raise CapacityError(f"a cache of {capacity.pages} pages does not fit: {error}") from error
     per_row = -(-(config.context_length + capacity.reach) // config.page_size)
-    state = RowState(capacity.rows, per_row, models.target.device)
+    state = RowState(capacity.rows, per_row, config.context_length, models.target.device)
     decoding = Decoding(config.mode, tree_depth(config, models), step_budgets(config, models))
     stepper = Stepper(models, pools, state, decoding)
     batches = [size for size in BATCHES if size < capacity.rows] + [capacity.rows]
@@ -44,7 +45,8 @@ def build(config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = N
     chooser = None
     with torch.inference_mode():
         if graphs and config.drafter != "prompt-lookup":
-            stepper.capture(buckets)
+            sampled = [replace(bucket, greedy=False) for bucket in buckets]
+            stepper.capture([*buckets, *sampled])
         if config.adaptive:
             chooser = BudgetChooser(StepTimes(stepper.measure(buckets)))
     return Engine(config, Runner(config, stepper, lag=lag, chooser=chooser), Scheduler(capacity))

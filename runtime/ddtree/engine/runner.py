@@ -16,9 +16,9 @@ from ddtree.core.sequence import Sequence, TokenLogprob
 from ddtree.engine.budget import BudgetChooser, Outlook
 from ddtree.engine.logprobs import logprobs_at
 from ddtree.engine.scheduler import Chunk
-from ddtree.engine.stepper import Reading, Stepper, Ticket
+from ddtree.engine.stepper import Launch, Reading, Stepper, Ticket
 from ddtree.ops.bitmask import pack
-from ddtree.ops.sample import sample, uniform
+from ddtree.ops.sample import Method, sample, uniform
 from ddtree.ops.tree_attention import plan_attention
 from ddtree.speculate import lookup
 
@@ -79,7 +79,8 @@ class Runner:
             return None
         logits = self.models.target.logits(out.hidden[:, -1:])  # [1, 1, V]
         draws = uniform(rows.seed.unsqueeze(1), positions[:, -1:] + 1)
-        chosen = sample(logits, rows.temperature, rows.top_p, draws)
+        method = method_of([sequence])
+        chosen = sample(logits, rows.temperature, rows.top_p, draws, method=method)
         token = int(chosen)
         wanted = sequence.request.logprobs
         return Committed(
@@ -100,10 +101,13 @@ class Runner:
         # with a step in flight the device may be D + 1 positions ahead of `cached`
         ahead = (self.stepper.decoding.depth + 1) * self.lag
         return self.stepper.launch(
-            rows,
-            self._budget(sequences),
-            longest=max(sequence.cached for sequence in sequences) + ahead,
-            tree=self._host_tree(sequences),
+            Launch(
+                rows,
+                self._budget(sequences),
+                method_of(sequences),
+                longest=max(sequence.cached for sequence in sequences) + ahead,
+                tree=self._host_tree(sequences),
+            )
         )
 
     def collect(self, sequences: list[Sequence], ticket: Ticket) -> list[Committed]:
@@ -185,3 +189,11 @@ class Runner:
 
     def _tensor(self, values: list[int] | list[list[int]]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+
+def method_of(sequences: list[Sequence]) -> Method:
+    """The cheapest way to sample that serves all of them."""
+    hot = [s.request.sampling for s in sequences if s.request.sampling.temperature > 0]
+    if not hot:
+        return "greedy"
+    return "nucleus" if any(sampling.top_p < 1 for sampling in hot) else "full"

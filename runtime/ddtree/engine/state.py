@@ -15,11 +15,12 @@ class RowState:
     device's own.
     """
 
-    def __init__(self, rows: int, pages_per_row: int, device: torch.device) -> None:
+    def __init__(self, rows: int, pages_per_row: int, longest: int, device: torch.device) -> None:
         def ints(*shape: int) -> torch.Tensor:
             return torch.zeros(*shape, dtype=torch.int64, device=device)
 
         self.padding_row = rows
+        self.longest = longest  # positions that a row can ever have cached
         self.start = ints(rows + 1)
         self.root = ints(rows + 1)
         self.page_table = ints(rows + 1, pages_per_row)

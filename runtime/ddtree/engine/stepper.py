@@ -14,6 +14,7 @@ import torch
 from ddtree.config import Mode
 from ddtree.core.batch import DraftTree
 from ddtree.engine.state import RowState
+from ddtree.ops.sample import Method
 from ddtree.speculate.seam import Models, Pools
 from ddtree.speculate.step import Stepped, StepShape, step
 
@@ -24,6 +25,18 @@ TIMED_STEPS = 5  # steps a bucket is timed over; the median counts
 class Bucket:
     batch: int
     budget: int  # 0 is autoregressive
+    greedy: bool = True  # no row samples
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One step as the host asks for it."""
+
+    rows: list[int]
+    budget: int
+    method: Method
+    longest: int  # at least the longest cached prefix
+    tree: DraftTree | None = None  # a tree that the host made
 
 
 @dataclass(frozen=True)
@@ -39,10 +52,11 @@ class Decoding:
         """Nodes of the tree that is built; every budget is a prefix of it."""
         return max(self.budgets)
 
-    def shape(self, budget: int, longest: int) -> StepShape:
-        if budget == 0:
-            return StepShape("ar", budget=0, built=0, depth=0, longest=longest)
-        return StepShape(self.mode, budget, self.built, self.depth, longest)
+    def shape(self, launch: Launch) -> StepShape:
+        longest, method = launch.longest, launch.method
+        if launch.budget == 0:
+            return StepShape("ar", 0, 0, 0, longest, method)
+        return StepShape(self.mode, launch.budget, self.built, self.depth, longest, method)
 
 
 @dataclass(frozen=True)
@@ -101,26 +115,29 @@ class Stepper:
         pool = torch.cuda.graph_pool_handle()
         for bucket in sorted(buckets, reverse=True):
             index = self._padding(bucket.batch)
-            self._eager(index, bucket.budget, longest=0, tree=None)  # compiles kernels
+            method: Method = "greedy" if bucket.greedy else "nucleus"
+            launch = Launch([], bucket.budget, method, longest=self.state.longest)
+            self._eager(index, launch)  # compiles kernels
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=pool):
-                ticket = self._eager(index, bucket.budget, longest=0, tree=None)
+                ticket = self._eager(index, launch)
             self._captured[bucket] = _Captured(graph, index, ticket)
 
-    def fits(self, batch: int, budget: int) -> Bucket | None:
+    def fits(self, launch: Launch) -> Bucket | None:
         """The smallest captured bucket that holds this step."""
-        able = [b for b in self._captured if b.batch >= batch and b.budget == budget]
-        return min(able, default=None)
+        if launch.tree is not None:
+            return None
+        budget, greedy = launch.budget, launch.method == "greedy"
+        able = [b for b in self._captured if (b.budget, b.greedy) == (budget, greedy)]
+        return min((b for b in able if b.batch >= len(launch.rows)), default=None)
 
-    def launch(
-        self, rows: list[int], budget: int, *, longest: int, tree: DraftTree | None = None
-    ) -> Ticket:
-        """Start one step for these rows. `longest` is at least the longest cached prefix."""
-        bucket = self.fits(len(rows), budget) if tree is None else None
+    def launch(self, launch: Launch) -> Ticket:
+        """Start one step for these rows."""
+        rows, bucket = launch.rows, self.fits(launch)
         if bucket is None:
             index = torch.tensor(rows, dtype=torch.int64, device=self.device)
-            return self._land(self._eager(index, budget, longest=longest, tree=tree), len(rows))
+            return self._land(self._eager(index, launch), len(rows))
         captured = self._captured[bucket]
         padded = rows + [self.state.padding_row] * (bucket.batch - len(rows))
         indices = torch.tensor(padded, dtype=torch.int64).pin_memory()
@@ -133,19 +150,18 @@ class Stepper:
         seconds = {}
         for bucket in buckets:
             rows = [self.state.padding_row] * bucket.batch
+            launch = Launch(rows, bucket.budget, "greedy", longest=0)
             times = []
             for _ in range(TIMED_STEPS):
                 began = time.perf_counter()
-                self.launch(rows, bucket.budget, longest=0).read()
+                self.launch(launch).read()
                 times.append(time.perf_counter() - began)
             seconds[bucket.batch, bucket.budget] = sorted(times)[TIMED_STEPS // 2]
         return seconds
 
-    def _eager(
-        self, index: torch.Tensor, budget: int, *, longest: int, tree: DraftTree | None
-    ) -> Ticket:
-        shape = self.decoding.shape(budget, longest)
-        done = step(self.state.view(index), self.models, self.pools, shape, tree)
+    def _eager(self, index: torch.Tensor, launch: Launch) -> Ticket:
+        shape = self.decoding.shape(launch)
+        done = step(self.state.view(index), self.models, self.pools, shape, launch.tree)
         self.state.advance(index, done.verdict)
         healthy = done.judged.logits.sum((1, 2)).isfinite()
         columns = [done.verdict.length, (done.tree.depths > 0).sum(1), healthy]

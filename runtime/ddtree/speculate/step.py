@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ddtree.config import Mode
 from ddtree.core.batch import DraftTree, Rows, Verdict
+from ddtree.ops.sample import Method
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.speculate.commit import commit
 from ddtree.speculate.draft import draft
@@ -27,6 +28,7 @@ class StepShape:
     built: int  # nodes to build besides the root, at least the budget
     depth: int  # D; 0 for `ar`
     longest: int  # max(start)
+    method: Method = "greedy"  # how the target chooses
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ def step(
     """Commit 1 .. D + 1 tokens to every row."""
     built = _grow(rows, models, pools, shape) if tree is None else tree
     tree = built.prefix(shape.budget + 1) if shape.budget < shape.built else built
-    judged = verify(rows, tree, models, pools, longest=shape.longest)
+    judged = verify(rows, tree, models, pools, longest=shape.longest, method=shape.method)
     verdict = tree_accept(tree, judged.chosen, shape.depth)
     commit(rows, judged, verdict, models, pools)
     return Stepped(built=built, tree=tree, judged=judged, verdict=verdict)

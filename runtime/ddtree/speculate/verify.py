@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ddtree.core.batch import DraftTree, Rows
-from ddtree.ops.sample import sample, uniform
+from ddtree.ops.sample import Method, sample, uniform
 from ddtree.ops.tree_attention import plan_attention
 from ddtree.speculate.seam import Models, Pools
 
@@ -21,7 +21,9 @@ class Judged:
     chosen: torch.Tensor  # [B, N] int64, the target's next token after each node
 
 
-def verify(rows: Rows, tree: DraftTree, models: Models, pools: Pools, *, longest: int) -> Judged:
+def verify(
+    rows: Rows, tree: DraftTree, models: Models, pools: Pools, *, longest: int, method: Method
+) -> Judged:
     """Judge every node. Writes the nodes' keys and values to slots start .. start + N - 1.
 
     A node at depth d has position start + d, whatever its slot.
@@ -34,5 +36,5 @@ def verify(rows: Rows, tree: DraftTree, models: Models, pools: Pools, *, longest
     out = models.target.forward(tree.tokens, positions, pools.target, plan, models.feature_layers)
     logits = models.target.logits(out.hidden)  # [B, N, V]
     draws = uniform(rows.seed.unsqueeze(1), positions + 1)
-    chosen = sample(logits, rows.temperature, rows.top_p, draws)
+    chosen = sample(logits, rows.temperature, rows.top_p, draws, method=method)
     return Judged(logits=logits, features=out.features, chosen=chosen)

@@ -95,12 +95,14 @@ class Bench:
         models, pools = self.models, self.pools
         marginals = draft(rows, models, pools, width=case.budget, longest=case.context)
         tree = plant(rows.root, marginals, "ddtree", case.budget)
-        judged = verify(rows, tree, models, pools, longest=case.context)
+        judged = verify(rows, tree, models, pools, longest=case.context, method="greedy")
         verdict = tree_accept(tree, judged.chosen, shape.depth)
         work = {
             "draft": lambda: draft(rows, models, pools, width=case.budget, longest=case.context),
             "tree": lambda: plant(rows.root, marginals, "ddtree", case.budget),
-            "verify": lambda: verify(rows, tree, models, pools, longest=case.context),
+            "verify": lambda: verify(
+                rows, tree, models, pools, longest=case.context, method="greedy"
+            ),
             "accept": lambda: tree_accept(tree, judged.chosen, shape.depth),
             "commit": lambda: commit(rows, judged, verdict, models, pools),
         }

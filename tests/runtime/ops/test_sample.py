@@ -29,6 +29,7 @@ def _draws(logits: torch.Tensor, temperature: float, top_p: float, count: int) -
         torch.full((count,), temperature),
         torch.full((count,), top_p),
         draws,
+        method="nucleus" if top_p < 1 else "full",
     ).flatten()
 
 
@@ -50,7 +51,7 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it_and_renormalises() -> None
 def test_temperature_zero_is_argmax_even_beside_a_hot_row() -> None:
     logits = torch.randn(2, 3, 11, generator=torch.manual_seed(5))
     draws = uniform(torch.tensor([[1], [2]]), torch.arange(3).unsqueeze(0))
-    chosen = sample(logits, torch.tensor([0.0, 1.0]), torch.ones(2), draws)
+    chosen = sample(logits, torch.tensor([0.0, 1.0]), torch.ones(2), draws, method="nucleus")
     assert chosen[0].tolist() == logits[0].argmax(-1).tolist()
 
 

@@ -7,8 +7,11 @@ the walk is exact ancestral sampling, and a seed gives the same tokens at every 
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
+Method = Literal["greedy", "full", "nucleus"]
 _MASK32 = 0xFFFFFFFF
 
 
@@ -34,18 +37,22 @@ def sample(
     temperature: torch.Tensor,
     top_p: torch.Tensor,
     draw: torch.Tensor,
+    *,
+    method: Method,
 ) -> torch.Tensor:
     """Choose a token [B, N] int64 from logits [B, N, V] float32.
 
     temperature [B]: 0 is argmax (the first of equals). top_p [B]: the smallest set of most
     probable tokens whose sum reaches it. draw [B, N] float64: the uniform number of each node.
+    `method` is what the host knows of the rows, so that no step has to ask the device: `greedy`
+    ignores all three, `full` ignores top_p, `nucleus` serves every row.
     """
     best = logits.argmax(-1)  # [B, N]
-    if not bool((temperature > 0).any()):
+    if method == "greedy":
         return best
     hot = temperature.clamp(min=1e-6)[:, None, None]
     probabilities = torch.softmax(logits.double() / hot, -1)  # [B, N, V]
-    if bool((top_p < 1).any()):
+    if method == "nucleus":
         probabilities = _nucleus(probabilities, top_p)
     total = probabilities.cumsum(-1)
     point = draw.unsqueeze(-1) * total[..., -1:]
