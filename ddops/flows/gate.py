@@ -83,5 +83,8 @@ def _never_ready(site: Site, status: str, elapsed: float) -> ServiceError:
 
 
 def _tail(site: Site) -> str:
+    """Only of this start: our keeper's log goes on across starts."""
     text = log_tail(site.host, site.box, TAIL).rstrip()
+    _, mark, this_start = text.rpartition("] started process ")
+    text = f"process {this_start}" if mark else text
     return f"the end of its log:\n{text}" if text else "its log is empty"
