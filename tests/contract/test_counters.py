@@ -1,0 +1,38 @@
+"""What the engine counts is what bench reads: names, differences and positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ddops.bench.counters import ENGINES, parse, speculation
+from ddtree.core.sequence import Speculation
+from ddtree.server.metrics import Metrics
+
+
+@dataclass
+class Stats:
+    running: int = 1
+    waiting: int = 0
+    kv_used: float = 0.5
+    speculation: Speculation = field(default_factory=Speculation)
+    prompt_tokens: int = 7
+    generation_tokens: int = 3
+
+
+def test_bench_understands_every_counter_the_engine_publishes() -> None:
+    stats = Stats()
+    metrics = Metrics(lambda: stats)
+    before = parse(metrics.text().decode())
+    stats.speculation = Speculation(
+        verify_steps=10, drafted=160, accepted=17, accepted_per_position=(9, 6, 2)
+    )
+    stats.generation_tokens = 30
+    seen = speculation(before, parse(metrics.text().decode()))
+    assert (seen.steps, seen.drafted, seen.accepted, seen.generated) == (10, 160, 17, 27)
+    assert seen.per_position == (9, 6, 2)
+
+
+def test_an_engine_without_a_model_has_no_counters_yet() -> None:
+    text = Metrics(lambda: None).text().decode()
+    names = ENGINES["ddtree"]
+    assert not any(name in text for name in (names.steps, names.accepted, names.generated))

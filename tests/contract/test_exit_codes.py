@@ -1,0 +1,18 @@
+"""How the engine ends is what a supervisor restarts by, and what the gate explains."""
+
+from __future__ import annotations
+
+from ddops.flows.gate import MEANING
+from ddops.spec.unit import FINAL_EXIT_CODES
+from ddtree.server import exits
+
+FINAL = {exits.BAD_ARGUMENTS, exits.CANNOT_LOAD, exits.OUT_OF_MEMORY, exits.PORT_IN_USE}
+
+
+def test_what_would_end_the_same_way_again_is_not_restarted() -> None:
+    assert set(FINAL_EXIT_CODES) == FINAL
+    assert exits.DIED not in FINAL_EXIT_CODES
+
+
+def test_the_gate_explains_every_way_to_end() -> None:
+    assert set(MEANING) >= FINAL | {exits.DIED}

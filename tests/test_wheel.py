@@ -1,0 +1,92 @@
+"""What `pip install ddops` installs works from any folder, without the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.checkout import ROOT, files
+from tests.ddops import records
+
+HOMES = {  # where a folder of the checkout lies in the wheel
+    "ddops": "ddops",
+    "runtime": "",  # runtime/ddtree is `ddtree`
+    "templates": "ddops/shipped/templates",
+    "inventories": "ddops/shipped/inventories",
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), "."]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel unpacked as pip does it; its dependencies come from the interpreter's own."""
+    home = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(home)]
+    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
+    return home
+
+
+def run(site: Path, folder: Path, *line: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(site), "HOME": str(folder)}
+    ran = subprocess.run(
+        [sys.executable, *line],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.parametrize("folder", HOMES)
+def test_every_file_that_is_not_code_travels(wheel: Path, folder: str) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+    data = [path for path in files() if path.parts[0] == folder and path.suffix != ".py"]
+    wanted = [Path(HOMES[folder], *p.parts[1:]) for p in data if p.name != "README.md"]
+    assert [p for p in wanted if p.as_posix() not in inside] == []
+
+
+def test_the_wheel_is_what_is_run(site: Path, tmp_path: Path) -> None:
+    for module in ("ddops", "ddtree"):
+        there = run(site, tmp_path, "-c", f"import {module}; print({module}.__file__)")
+        assert there.startswith(str(site))
+
+
+def test_it_knows_its_version_and_its_verbs(site: Path, tmp_path: Path) -> None:
+    assert run(site, tmp_path, "-m", "ddops", "--version").startswith("ddops 0.")
+    assert "bundle" in run(site, tmp_path, "-m", "ddops", "--help")
+
+
+def test_it_plans_the_embedded_box(site: Path, tmp_path: Path) -> None:
+    planned = json.loads(run(site, tmp_path, "-m", "ddops", "plan", "local", "--json"))
+    flags = {argument["flag"]: argument["value"] for argument in planned["arguments"]}
+    assert flags["--served-model-name"] == "SmolLM2-135M-Instruct"
+
+
+def test_it_draws_a_report_and_packs_a_bundle(site: Path, tmp_path: Path) -> None:
+    run_dir = str(records.written(tmp_path / "results"))
+    page = Path(run(site, tmp_path, "-m", "ddops", "report", run_dir).strip())
+    assert "<svg" in page.read_text()
+    archive = run(site, tmp_path, "-m", "ddops", "bundle", "create", run_dir).strip()
+    assert "derived again" in run(site, tmp_path, "-m", "ddops", "bundle", "verify", archive)
+
+
+def test_the_engine_starts_without_the_ops_half(site: Path, tmp_path: Path) -> None:
+    assert "serve" in run(site, tmp_path, "-m", "ddtree", "--help")
