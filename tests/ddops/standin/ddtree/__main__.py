@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -72,6 +73,13 @@ class Handler(BaseHTTPRequestHandler):
         sys.stderr.write(f"{format % args}\n")
 
 
+def notify() -> None:
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+            to.sendto(b"READY=1", address.replace("@", "\0", 1))
+
+
 def main() -> None:
     options = arguments()
     said = Path("behave.json")
@@ -93,6 +101,8 @@ def main() -> None:
             threading.Thread(target=server.shutdown).start()
 
     signal.signal(signal.SIGTERM, end)
+    if not behaviour.get("never_ready"):
+        notify()
     server.serve_forever(poll_interval=0.02)
 
 
