@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from ddtree import __version__
@@ -92,16 +93,12 @@ def speculative(found: Speculation) -> Json:
 
 def total(parts: Iterable[Speculation]) -> Speculation:
     parts = tuple(parts)
-    depth = max((len(part.accepted_per_position) for part in parts), default=0)
+    positions = zip_longest(*(part.accepted_per_position for part in parts), fillvalue=0)
     return Speculation(
         verify_steps=sum(part.verify_steps for part in parts),
         drafted=sum(part.drafted for part in parts),
         accepted=sum(part.accepted for part in parts),
-        accepted_per_position=tuple(
-            sum(part.accepted_per_position[d : d + 1] != () and part.accepted_per_position[d]
-                for part in parts)
-            for d in range(depth)
-        ),
+        accepted_per_position=tuple(sum(counts) for counts in positions),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from ddtree.core.errors import RequestError
+from ddtree.engine.errors import RequestError
 
 
 class ApiError(Exception):

@@ -37,20 +37,29 @@ class Arrival:
 class Inbox:
     """Where the outputs of one HTTP request wait, by choice index. Lives on the loop."""
 
-    def __init__(self, on_output: Callable[[int, Output, float], None]) -> None:
+    def __init__(self, on_output: Callable[[int, Output, float], None] | None = None) -> None:
         self._on_output = on_output  # index, output, monotonic time the engine sent it
         self._waiting: dict[int, Arrival] = {}
         self._filled = asyncio.Event()
+        self._error: Exception | None = None
 
     def put(self, index: int, output: Output, at: float) -> None:
-        self._on_output(index, output, at)
+        if self._on_output is not None:
+            self._on_output(index, output, at)
         self._waiting.setdefault(index, Arrival()).add(output)
         self._filled.set()
 
+    def fail(self, error: Exception) -> None:
+        """Nothing more will come, for this reason."""
+        self._error = error
+        self._filled.set()
+
     async def take(self) -> dict[int, Arrival]:
-        """Everything that waits; returns at the first that comes."""
+        """Everything that waits; returns at the first that comes, or raises what failed."""
         await self._filled.wait()
         self._filled.clear()
+        if self._error is not None:
+            raise self._error
         taken, self._waiting = self._waiting, {}
         return taken
 

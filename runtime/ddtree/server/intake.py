@@ -14,6 +14,8 @@ from ddtree.server.seam import ChatLike, Loaded
 
 COMPLETION_MAX_TOKENS = 16  # OpenAI's default for this endpoint
 _SEED_BITS = 63  # seeds are int64 on the device
+_SEED_MASK = (1 << _SEED_BITS) - 1
+_64_BITS = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,10 @@ def chat(body: ChatBody, loaded: Loaded) -> Ask:
 def choice_seed(seed: int, choice: int) -> int:
     """Choice 0 has the seed itself; the others are far apart (a step of splitmix64)."""
     if choice:
-        seed = (seed + choice * 0x9E3779B97F4A7C15) & (2**64 - 1)
-        seed = ((seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+        seed = (seed + choice * 0x9E3779B97F4A7C15) & _64_BITS
+        seed = ((seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9) & _64_BITS
         seed ^= seed >> 31
-    return seed & (2**_SEED_BITS - 1)
+    return seed & _SEED_MASK
 
 
 def _rendered(template: ChatLike | None, messages: Sequence[dict[str, str]]) -> str:

@@ -1,0 +1,129 @@
+"""The two ways to answer, whole or streamed, both of which notice that the client has left.
+
+ASGI responses of our own: Starlette's look for a disconnect only while they stream, and a client
+that stopped waiting for a whole answer must free its pages too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from ddtree.server import answer
+from ddtree.server.answer import Json
+from ddtree.server.choice import Piece
+from ddtree.server.errors import ApiError
+from ddtree.server.exchange import Exchange
+
+_DONE = b"data: [DONE]\n\n"
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # or a proxy would hold the chunks back
+]
+
+
+class Reply(Response):
+    """Works until it is done or the client is gone; then the exchange is closed, come what may."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__()
+        self.exchange = exchange
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        work = asyncio.ensure_future(self.work(scope, receive, send))
+        gone = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            work.cancel()
+            gone.cancel()
+            self.exchange.close()
+
+    async def work(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise NotImplementedError
+
+
+class Whole(Reply):
+    async def work(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response: Response
+        try:
+            response = JSONResponse(await self._body())
+        except ApiError as error:
+            response = error.response()
+        await response(scope, receive, send)
+
+    async def _body(self) -> Json:
+        ask = self.exchange.ask
+        said: list[list[Piece]] = [[] for _ in ask.requests]
+        async for pieces in self.exchange.pieces():
+            for index, piece in pieces:
+                said[index].append(piece)
+        return {
+            **answer.head(ask, chunk=False),
+            "choices": [answer.whole_choice(ask, index, parts) for index, parts in enumerate(said)],
+            "usage": answer.usage(self.exchange.counts(), final=True),
+        }
+
+
+class Stream(Reply):
+    """One chunk for each choice and engine step; several steps in one if the client is slow."""
+
+    async def work(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+        try:
+            await self._chunks(send)
+        except ApiError as error:
+            await send(_body(_event(error.body)))
+        await send({"type": "http.response.body", "body": _DONE})
+
+    async def _chunks(self, send: Send) -> None:
+        ask = self.exchange.ask
+        opened: set[int] = set()
+        async for pieces in self.exchange.pieces():
+            choices: list[Json] = []
+            for index, piece in pieces:
+                if ask.chat and index not in opened:
+                    opened.add(index)
+                    choices.append(answer.opening_choice(index))
+                if self._worth_sending(piece):
+                    choices.append(answer.chunk_choice(ask, index, piece))
+            if choices:
+                await send(_body(b"".join(self._events(choices))))
+        if ask.include_usage:
+            usage = answer.usage(self.exchange.counts(), final=True)
+            chunk = {**answer.head(ask, chunk=True), "choices": [], "usage": usage}
+            await send(_body(_event(chunk)))
+
+    def _worth_sending(self, piece: Piece) -> bool:
+        """An empty chunk still tells a client that counts how many tokens there are."""
+        return bool(piece.text or piece.finish or piece.logprobs or self.exchange.ask.running_usage)
+
+    def _events(self, choices: Sequence[Json]) -> list[bytes]:
+        ask = self.exchange.ask
+        body = answer.head(ask, chunk=True)
+        if ask.running_usage:
+            body["usage"] = answer.usage(self.exchange.counts(), final=False)
+        elif ask.include_usage:
+            body["usage"] = None
+        return [_event({**body, "choices": [choice]}) for choice in choices]
+
+
+async def _gone(receive: Receive) -> None:
+    """Returns when the client has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _event(body: Json) -> bytes:
+    return b"data: %b\n\n" % json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _body(data: bytes) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": True}
