@@ -66,7 +66,7 @@ def grow(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTree:
         score = heap.score[row, best]
         parent, depth, rank = heap.parent[row, best], heap.depth[row, best], heap.rank[row, best]
         before = heap.parent_score[row, best]
-        heap.score[row, best] = NEVER
+        heap.score.scatter_(1, best.unsqueeze(1), NEVER)
         used = score > NEVER
         level, shown = (depth - 1).clamp(max=deep - 1), rank.clamp(max=wide - 1)
         scores[:, node] = score
