@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from ddops.bench.counters import Speculation, speculation
 from ddops.spec.record import Metrics, Spread, Trace
@@ -69,7 +70,7 @@ def tpot_s(trace: Trace) -> float | None:
 def itl_s(trace: Trace) -> list[float]:
     """A chunk of k tokens after a gap g gives k values g / k; the first chunk gives none"""
     gaps: list[float] = []
-    for earlier, chunk in zip(trace.chunks, trace.chunks[1:], strict=False):
+    for earlier, chunk in pairwise(trace.chunks):
         gaps += [(chunk.at - earlier.at) / chunk.tokens] * chunk.tokens
     return gaps
 

@@ -17,21 +17,21 @@ from ddops import __version__
 from ddops.analysis.compare import Row, rows
 from ddops.bench import expand
 from ddops.bench.journal import Found, Journal, unrestored
-from ddops.bench.measure import engine_seen
 from ddops.bench.prompts import PromptSet, load_prompts
 from ddops.bench.provenance import commit
 from ddops.errors import BenchError, ServiceError, UsageError
+from ddops.facts import health
 from ddops.facts.look import look
 from ddops.flows.cell import Course, Stage, now, refused, run_cell
 from ddops.flows.deploy import perform
-from ddops.flows.service import current, facts_digest, switch
+from ddops.flows.service import Served, current, facts_digest, switch
 from ddops.flows.site import Site
 from ddops.flows.stop import stop_plan
 from ddops.flows.voice import Voice
 from ddops.spec.deployment import Deployment
 from ddops.spec.load import read
 from ddops.spec.matrix import Cell, Matrix, Variant
-from ddops.spec.record import Record, Trace
+from ddops.spec.record import EngineSeen, Record, Trace
 from ddops.spec.run import PromptsSeen, Run, Session
 from ddops.spec.run import Served as ServedNote
 
@@ -204,13 +204,24 @@ def _staged(
     site: Site, journal: Journal, variant: Variant, deployment: Deployment, voice: Voice
 ) -> Stage:
     served = switch(site.host, site.box, deployment, voice=voice)
-    stage = Stage(served, engine=None)
-    stage = Stage(served, engine_seen(stage.target))
+    stage = Stage(served, _engine(served))
     run = journal.run
     assert run is not None, "run.json is written before the first switch"
     note = ServedNote(unit=served.unit, unit_sha256=served.unit_sha256, engine=stage.engine)
     journal.keep_run(run.model_copy(update={"served": {**run.served, variant.name: note}}))
     return stage
+
+
+def _engine(served: Served) -> EngineSeen | None:
+    info = health.server_info(served.base_url, served.api_key)
+    if info is None:
+        return None
+    return EngineSeen(
+        name=str(info.get("engine", "unknown")),
+        version=str(info.get("version", "unknown")),
+        argv=tuple(map(str, info.get("argv", ()))),
+        info=info,
+    )
 
 
 def _baseline(planned: Plan, cell: Cell) -> tuple[Trace, ...] | None:

@@ -57,7 +57,13 @@ class Engine:
 
     async def _answer(self, path: str, body: bytes, writer: asyncio.StreamWriter) -> None:
         if path == "/v1/chat/completions":
-            await self._complete(json.loads(body), writer)
+            asked = json.loads(body)
+            if asked.get("stream"):
+                await self._complete(asked, writer)
+            else:
+                _send(writer, 200, json.dumps(_whole()).encode())
+        elif path == "/ready":
+            _send(writer, 200, b'{"status": "ready"}')
         elif path == "/metrics":
             _send(writer, 200, self._metrics().encode())
         elif path == "/server_info":
@@ -162,6 +168,11 @@ async def _read(reader: asyncio.StreamReader) -> tuple[str, bytes] | None:
 
 def _usage(total: int) -> dict[str, int]:
     return {"prompt_tokens": 7, "completion_tokens": total, "total_tokens": 7 + total}
+
+
+def _whole() -> dict[str, Any]:
+    message = {"role": "assistant", "content": "Paris, says the mock"}
+    return {"choices": [{"message": message}], "usage": _usage(4)}
 
 
 def _event(writer: asyncio.StreamWriter, event: dict[str, Any]) -> None:

@@ -1,0 +1,123 @@
+"""Gates: what is garbage, what is lossless, and when nobody else was served."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from ddops.bench import quality
+from ddops.bench.counters import Speculation
+from ddops.spec.record import Trace
+
+ANSWER = """Here is a function:
+
+```python
+def triangular(n):
+    return n * (n + 1) // 2
+```
+
+--------------------
+| n | value |
+| 1 | 1     |
+"""
+FINE = Speculation(100, 800, 250, (), 350)
+
+
+def trace(prompt: str, text: str, error: str | None = None) -> Trace:
+    return Trace(
+        prompt=prompt,
+        sent=0.0,
+        first=0.1,
+        last=0.2,
+        chunks=(),
+        prompt_tokens=1,
+        completion_tokens=1,
+        finish_reason="stop",
+        text_sha256=hashlib.sha256(text.encode()).hexdigest(),
+        error=error,
+    )
+
+
+@pytest.mark.parametrize(
+    "text", [ANSWER, "Paris.", "= " * 8 + ANSWER, "日本語の答えです。", "ok " * 10]
+)
+def test_language_and_code_are_not_garbage(text: str) -> None:
+    assert quality.fault_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (" \n", "empty"),
+        ("!" * 96, "one token repeated"),
+        ("Sure. " + "abc" * 40, "one token repeated"),
+        ("understanding " * 40, "one word repeated"),
+        ("a�" * 40, "not text"),
+        ("\x00\x01\x02 ok", "not text"),
+    ],
+)
+def test_garbage_is_told_by_its_kind(text: str, fault: str) -> None:
+    assert quality.fault_of(text) == fault
+
+
+def test_one_looping_answer_of_many_is_not_a_broken_engine() -> None:
+    assert quality.garbage([ANSWER] * 9 + ["!" * 96], FINE).green
+
+
+def test_many_garbage_answers_are() -> None:
+    gate = quality.garbage([ANSWER] * 2 + ["!" * 96] * 2, FINE)
+    assert not gate.green
+    assert gate.detail == "2 of 4 answers are garbage, most often one token repeated"
+
+
+def test_drafting_without_any_success_is_red_whatever_the_text() -> None:
+    gate = quality.garbage([ANSWER] * 4, Speculation(200, 6400, 1, (), 201))
+    assert not gate.green
+    assert "accept collapsed" in gate.detail
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        Speculation(200, 0, 0, (), 200),
+        Speculation(20, 640, 0, (), 20),
+        Speculation(None, None, None, (), None),
+    ],
+    ids=["autoregressive", "too few steps to tell", "no counters"],
+)
+def test_accept_of_one_is_only_red_while_drafting(counted: Speculation) -> None:
+    assert quality.garbage([ANSWER], counted).green
+
+
+def test_in_float32_every_answer_has_to_be_that_of_ar() -> None:
+    base = [trace("a", "1"), trace("b", "2")]
+    assert quality.lossless(base, base, exact=True).green
+    gate = quality.lossless([trace("a", "1"), trace("b", "3")], base, exact=True)
+    assert (gate.green, gate.detail) == (False, "1 of 2 answers equal to `ar`")
+
+
+def test_in_bfloat16_the_share_is_told_and_only_a_low_one_is_red() -> None:
+    base = [trace(str(n), str(n)) for n in range(8)]
+    two = [trace(str(n), str(n) if n < 2 else "other") for n in range(8)]
+    one = [trace(str(n), str(n) if n < 1 else "other") for n in range(8)]
+    assert quality.lossless(two, base, exact=False).green
+    assert "2 of 8" in quality.lossless(two, base, exact=False).detail
+    assert not quality.lossless(one, base, exact=False).green
+
+
+def test_answers_that_nobody_can_compare_are_not_called_lossless() -> None:
+    assert not quality.lossless([trace("a", "1")], None, exact=True).green
+    assert not quality.lossless([trace("a", "1")], [trace("b", "1")], exact=True).green
+    assert not quality.lossless([trace("a", "1", error="x")], [trace("a", "1")], exact=True).green
+
+
+def test_tokens_that_the_client_did_not_get_were_for_somebody_else() -> None:
+    def generated(count: int | None) -> Speculation:
+        return Speculation(1, 1, 1, (), count)
+
+    alone, crowded = quality.alone(1000, generated(1010)), quality.alone(1000, generated(1300))
+    assert alone is not None and alone.green
+    assert crowded is not None and not crowded.green
+    assert crowded.detail == "1300 tokens generated, 1000 received"
+    assert quality.alone(1000, generated(None)) is None
