@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -30,6 +31,7 @@ def logs(
 
     with opened(box) as site:
         texts = flow.follow(site, lines) if follow else [flow.log_tail(site.host, site.box, lines)]
-        for text in texts:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+        with suppress(KeyboardInterrupt):  # the way to end it, so no error
+            for text in texts:
+                sys.stdout.write(text)
+                sys.stdout.flush()

@@ -59,6 +59,8 @@ def _ended(seen: Service, elapsed: float) -> bool:
     """A restart counts as an end: what crashed once at start will crash again."""
     if seen.state == "stopped" and seen.exit_code is None:
         return elapsed > _QUEUED_S
+    if seen.state == "starting" and seen.exit_code is not None:
+        return True  # between two tries: the next one would hide the exit code
     return seen.state in ("failed", "stopped", "absent") or seen.restarts > 0
 
 

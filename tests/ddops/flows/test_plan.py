@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,28 @@ def test_a_disk_too_small_is_a_hard_stop_with_numbers(machine: Machine) -> None:
     assert "not enough disk: 1000000000000 MB of weights" in done.stderr
     assert "MB are free below" in done.stderr
     assert not (machine.home / "weights").exists()
+
+
+def test_ctrl_c_in_a_download_keeps_what_came(machine: Machine) -> None:
+    data = CONTENT * 60
+    with serve(Files({"/m.gguf": data}, pause_s=0.1)) as files:
+        weights(machine, f"{files.url}/m.gguf", sha256=hashlib.sha256(data).hexdigest())
+        running = machine.process("deploy", "stand", "--yes")
+        until = time.monotonic() + 30
+        while not (parts := list((machine.home / "weights").glob("*/m.gguf.part"))):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=20)
+        assert running.returncode == 130
+        assert "hint: to continue, `ddops deploy stand --yes`" in said
+        kept = parts[0].stat().st_size
+        assert kept < len(data)
+        files.pause_s = 0.0
+        files.asked.clear()
+        deploy(machine)
+        assert files.asked[0].range == (f"bytes={kept}-" if kept else None)
+        assert files.sent == len(data) - kept
 
 
 FILES = {
