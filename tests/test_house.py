@@ -56,6 +56,11 @@ def test_every_module_says_what_it_is() -> None:
     assert [p for p in modules if ast.get_docstring(ast.parse(text(p))) is None] == []
 
 
+def test_two_tests_may_have_the_same_name_in_different_folders() -> None:
+    tests = [p for p in files(".py") if p.parts[0] == "tests"]
+    assert {p.parent / "__init__.py" for p in tests} - {*tests} == set()
+
+
 def verbs() -> list[str]:
     return sorted({p.stem for p in files(".py") if p.parts[:-1] == ("ddops", "cli")} - CLI_FRAME)
 
