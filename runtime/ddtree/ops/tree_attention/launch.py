@@ -1,0 +1,154 @@
+"""Grids, scratch and tuning constants of the attention kernels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from ddtree.ops.backend import limits
+from ddtree.ops.bitmask import words_for
+from ddtree.ops.tree_attention import kernel
+
+TILE = 64  # keys a tile
+REACH = 15  # deepest node: a tree fills positions start .. start + REACH
+NEAR, FAR, TURN = 4, 16, 64  # tiles a chunk below tile TURN, and beyond it
+TAIL_ROWS = 16  # heads of one node, padded to the smallest token side of a product
+SCRATCH = 1 << 19  # states that SPLIT may store; 256 MiB at D = 128
+PATTERNS = {"tree": 0, "causal": 1, "all": 2}
+
+
+@dataclass(frozen=True)
+class Paged:
+    """What the kernels of all layers share in one forward. Made by `plan`."""
+
+    start: torch.Tensor  # [B] int64
+    page_table: torch.Tensor  # [B, P] int64, rows may be strided
+    page_size: int
+    last: torch.Tensor  # [B, N] int32, last visible position of each token
+    path: torch.Tensor | None  # [B, N, REACH + 1] int64, slots of the node's path; None: a span
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How the work of one launch is cut. No choice here changes a bit of the result."""
+
+    rows: int  # tokens x heads of one key-value head that share a loaded tile
+    whole: bool  # one program walks all chunks of its rows, instead of one program a chunk
+    warps: int = 4
+    stages: int = 3
+
+
+def plan(
+    start: torch.Tensor, page_table: torch.Tensor, new: int, pattern: str | torch.Tensor, page: int
+) -> tuple[torch.Tensor, Paged]:
+    """Write slots [B, N] and the kernels' plan, in one launch."""
+    rows, device = start.shape[0], start.device
+    write = torch.empty(rows, new, dtype=torch.int64, device=device)
+    last = torch.empty(rows, new, dtype=torch.int32, device=device)
+    tree = isinstance(pattern, torch.Tensor)
+    words = pattern if isinstance(pattern, torch.Tensor) else write
+    path = torch.empty(rows, new, REACH + 1, dtype=torch.int64, device=device) if tree else None
+    kernel.plan[(new, rows)](
+        start,
+        page_table,
+        page_table.stride(0),
+        words,
+        words.stride(0),
+        words.stride(1),
+        write,
+        last,
+        write if path is None else path,
+        new,
+        W=words_for(new),
+        PAGE=page,
+        REACH=REACH,
+        PATTERN=PATTERNS["tree" if isinstance(pattern, torch.Tensor) else pattern],
+        num_warps=2,
+    )
+    return write, Paged(start, page_table, page, last, path)
+
+
+def attend(
+    q: torch.Tensor,
+    kv: tuple[torch.Tensor, torch.Tensor],
+    paged: Paged,
+    out: torch.Tensor,
+    blocks: Blocks | None = None,
+) -> None:
+    """Attention of q [B, N, Hq, D] into `out`, in two launches."""
+    keys, values = kv
+    batch, new, heads, dim = q.shape
+    kv_heads = keys.shape[1]
+    group = heads // kv_heads
+    cut = blocks or choose(q, kv_heads, most_chunks(paged))
+    chunks = min(most_chunks(paged), 1) if cut.whole else most_chunks(paged)
+    parts = 1 + chunks
+    tree = paged.path is not None
+    states = batch * new * heads * parts
+    acc = torch.empty(states * dim, dtype=torch.float32, device=q.device)
+    weights = torch.empty(states * 2, dtype=torch.float32, device=q.device)
+    across = -(-new * group // cut.rows)
+    fixed = {"D": dim, "BT": TILE, "REACH": REACH, "NEAR": NEAR, "FAR": FAR, "TURN": TURN}
+    kernel.attend[(across * chunks + (new if tree else across), kv_heads, batch)](
+        q,
+        keys,
+        values,
+        acc,
+        weights,
+        paged.start,
+        paged.last,
+        paged.last if paged.path is None else paged.path,
+        paged.page_table,
+        paged.page_table.stride(0),
+        new,
+        parts,
+        across,
+        chunks,
+        math.log2(math.e) / math.sqrt(dim),
+        G=group,
+        HKV=kv_heads,
+        BR=cut.rows,
+        TAIL_BR=TAIL_ROWS if tree else cut.rows,
+        PAGE=paged.page_size,
+        WHOLE=cut.whole,
+        TREE=tree,
+        num_warps=cut.warps,
+        num_stages=cut.stages,
+        enable_fp_fusion=False,  # else a merge in `attend` and one in `finish` may round apart
+        **fixed,
+    )
+    kernel.finish[(batch * new * heads,)](
+        acc,
+        weights,
+        paged.last,
+        out,
+        parts,
+        HQ=heads,
+        WHOLE=cut.whole,
+        UNROLL=8 if chunks > 1 else 1,
+        num_warps=1,
+        enable_fp_fusion=False,
+        **fixed,
+    )
+
+
+def most_chunks(paged: Paged) -> int:
+    """Chunks of the longest sequence that the page table can hold."""
+    tiles = paged.page_table.shape[1] * paged.page_size // TILE
+    return -(-min(tiles, TURN) // NEAR) + -(-max(tiles - TURN, 0) // FAR)
+
+
+def choose(q: torch.Tensor, kv_heads: int, chunks: int) -> Blocks:
+    """Blocks for these shapes: enough programs to fill the device, few states to store."""
+    batch, new, heads, dim = q.shape
+    rows = new * heads // kv_heads
+    block = 16 if rows <= 16 else 32 if rows <= 32 else 64
+    programs = batch * kv_heads * -(-rows // block)
+    stored = batch * new * heads * (chunks + 1)
+    device = limits(q.device)
+    whole = chunks <= 1 or programs >= 2 * device.multiprocessors or stored > SCRATCH
+    stage = 2 * TILE * dim * q.element_size()
+    room = device.shared - block * dim * 4 - 8192
+    return Blocks(block, whole, stages=max(1, min(3, room // stage)))

@@ -1,0 +1,119 @@
+"""Compiles every kernel launch of given calls for a GPU that is not there, and weighs it.
+
+The calls run on meta tensors, so that what is compiled is what would be launched, options included.
+Run as `python -m tests.runtime.ops.aot ARCH SCENE`; prints a JSON list. Not in the interpreter.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from ddtree.ops import backend
+
+SHARED = {80: 163 << 10, 90: 227 << 10, 100: 227 << 10, 103: 227 << 10, 120: 99 << 10}
+POINTERS = {
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+    torch.float32: "*fp32",
+    torch.float64: "*fp64",
+    torch.int32: "*i32",
+    torch.int64: "*i64",
+}
+OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "launch_pdl"}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel with the types and constants of one launch."""
+
+    function: Any
+    signature: tuple[tuple[str, str], ...]
+    constants: tuple[tuple[str, Any], ...]
+    options: tuple[tuple[str, Any], ...]
+
+    def compile(self, arch: int) -> Any:
+        signature = dict(self.signature)
+        names = self.function.arg_names
+        aligned = [i for i, name in enumerate(names) if signature[name].startswith("*")]
+        source = ASTSource(
+            self.function,
+            signature,
+            constexprs=dict(self.constants),
+            attrs={(i,): [["tt.divisibility", 16]] for i in aligned},
+        )
+        return triton.compile(source, GPUTarget("cuda", arch, 32), dict(self.options))
+
+
+def described(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
+    options = {k: v for k, v in kwargs.items() if k in OPTIONS}
+    rest = {k: v for k, v in kwargs.items() if k not in OPTIONS}
+    given = dict(zip(function.arg_names, args, strict=False)) | rest
+    assert set(given) == set(function.arg_names), f"{function} takes {function.arg_names}"
+    fixed = {p.name for p in function.params if p.is_constexpr}
+    signature = {n: "constexpr" if n in fixed else kind(given[n]) for n in function.arg_names}
+    constants = {n: given[n] for n in function.arg_names if n in fixed}
+    return Launch(
+        function, tuple(signature.items()), tuple(constants.items()), tuple(options.items())
+    )
+
+
+def kind(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return POINTERS[value.dtype]
+    if isinstance(value, bool):
+        return "i1"
+    return "i32" if isinstance(value, int) else "fp32"
+
+
+@contextmanager
+def recording(arch: int) -> Iterator[list[Launch]]:
+    """Launches are noted instead of run; the device looks like one of `arch`."""
+    launches: dict[Launch, None] = {}
+    result: list[Launch] = []
+    run_for_real = JITFunction.run
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        launches[described(self, args, kwargs)] = None
+
+    JITFunction.run = run
+    try:
+        with backend.kernels_everywhere(), backend.pretending(backend.Limits(SHARED[arch], 132)):
+            yield result
+    finally:
+        JITFunction.run = run_for_real
+        result.extend(launches)
+
+
+def main(arch: int, scene: Callable[[], None]) -> list[dict[str, Any]]:
+    with recording(arch) as launches:
+        scene()
+    report = []
+    for launch in launches:
+        compiled = launch.compile(arch)
+        report.append(
+            {
+                "kernel": launch.function.__name__,
+                "shared": compiled.metadata.shared,
+                "limit": SHARED[arch],
+                "ptx": compiled.asm["ptx"].split("\n.target ")[1].split()[0],
+            }
+        )
+    return report
+
+
+if __name__ == "__main__":
+    from tests.runtime.ops import scenes
+
+    found = main(int(sys.argv[1]), getattr(scenes, sys.argv[2]))
+    sys.stdout.write(json.dumps(found))
