@@ -17,7 +17,8 @@ KERNEL_LINES = 150
 NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc"}
 CLI_FRAME = {"__init__", "app", "options", "output"}  # every other file of cli/ is a verb
 
-MACHINE_PATH = re.compile(r"(?<![\w.~$}-])/(?:home|Users|work)/(?!alice\b)\w+")
+EXAMPLES = r"(?!(?:alice|USER|somebody|Bob)\b)"  # people of the tests and of redacted texts
+MACHINE_PATH = re.compile(rf"(?<![\w.~$}}-])/(?:home|Users|work)/{EXAMPLES}\w+")
 INDEX_HOST = re.compile(
     r"\b(?:pypi|pythonhosted|download\.pytorch|deb\.debian|archive\.ubuntu)\.\w+"
 )
