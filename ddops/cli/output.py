@@ -54,8 +54,10 @@ class Output:
             yield lambda done, total: None
         else:
             with _bars(of) as bars:
-                task = bars.add_task(title, total=None)
-                yield lambda done, total: bars.update(task, completed=done, total=total)
+                task = bars.add_task(title, total=None, count="")
+                yield lambda done, total: bars.update(
+                    task, completed=done, total=total, count=f"{done:g}/{total:g}" if total else ""
+                )
         self.say(f"  {title} ({time.monotonic() - began:.1f} s)")
 
     def confirm(self, question: str, *, yes: bool) -> bool:
@@ -117,7 +119,6 @@ def _bars(of: Measure) -> Bars:
     from rich.progress import (
         BarColumn,
         DownloadColumn,
-        MofNCompleteColumn,
         Progress,
         TextColumn,
         TimeElapsedColumn,
@@ -128,7 +129,7 @@ def _bars(of: Measure) -> Bars:
     counts = (
         (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
         if of == "bytes"
-        else (MofNCompleteColumn(), TimeElapsedColumn())
+        else (TextColumn("{task.fields[count]}"), TimeElapsedColumn())
     )
     return Progress(
         TextColumn("  {task.description}", markup=False),

@@ -85,8 +85,9 @@ def _never_ready(site: Site, status: str, elapsed: float) -> ServiceError:
 
 
 def _tail(site: Site) -> str:
-    """Only of this start: our keeper's log goes on across starts."""
+    """Only of this start: both our keeper's log and the journal go on across starts."""
     text = log_tail(site.host, site.box, TAIL).rstrip()
-    _, mark, this_start = text.rpartition("] started process ")
-    text = f"process {this_start}" if mark else text
-    return f"the end of its log:\n{text}" if text else "its log is empty"
+    for mark in ("] started process ", f"Starting {site.place.service}.service"):
+        text = text.rpartition(mark)[2]
+    lines = text.partition("\n")[2] or text  # what is left of the marking line says nothing
+    return f"the end of its log:\n{lines}" if lines else "its log is empty"

@@ -15,7 +15,13 @@ from ddops.spec.unit import FINAL_EXIT_CODES, Unit
 def render_unit(unit: Unit, kind: SupervisorKind) -> str:
     if kind == "background":
         return _json(unit)
-    return _template("systemd/ddtree.service.j2", unit=unit, user_manager=kind == "systemd-user")
+    needed = (*unit.argv, unit.workdir, unit.env_file)
+    return _template(
+        "systemd/ddtree.service.j2",
+        unit=unit,
+        user_manager=kind == "systemd-user",
+        private_tmp=not any(word.startswith(("/tmp/", "/var/tmp/")) for word in needed),
+    )
 
 
 def render_env(api_key: str | None) -> str:

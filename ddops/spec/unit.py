@@ -16,7 +16,7 @@ class Unit(Word):
     env: dict[str, str]
     env_file: str  # holds the secrets; mode 0600
     ready_timeout_s: float
-    stop_timeout_s: float = 30.0
+    stop_timeout_s: float = 40.0  # the engine drains for 30 s, then ends by itself
     start_limit: int = 5  # crashes within `start_window_s` until the service is given up
     start_window_s: float = 300.0
     restart_delay_s: float = 2.0

@@ -28,7 +28,7 @@ def start(seen: Service, place: Place, why: str) -> list[Command]:
 
 def stop(seen: Service, place: Place, why: str) -> list[Command]:
     """Nothing to do when nothing runs."""
-    if seen.state in ("absent", "stopped"):
+    if seen.state in ("absent", "stopped", "failed"):
         return []
     if seen.kind == "background":
         return [_keeper("stop", place, why)]

@@ -119,6 +119,12 @@ def test_a_system_unit_is_hardened_and_gives_up_where_a_restart_is_vain() -> Non
     assert not [line for line in lines if line.startswith("PrivateDevices")]
 
 
+def test_what_lies_in_tmp_is_not_hidden_from_the_service() -> None:
+    assert "PrivateTmp" not in render_unit(UNIT, "systemd")
+    elsewhere = UNIT.model_copy(update={"workdir": "/var/lib/d", "env_file": "/var/lib/d/env"})
+    assert "PrivateTmp=yes" in render_unit(elsewhere, "systemd").splitlines()
+
+
 def test_a_user_unit_has_no_user_and_another_target() -> None:
     text = render_unit(UNIT, "systemd-user")
     assert "User=" not in text

@@ -38,7 +38,6 @@ def test_systemd_is_told_to_read_enable_and_start() -> None:
 def test_a_failed_unit_is_forgiven_before_it_starts_again() -> None:
     found = service.restart(seen(kind="systemd-user", state="failed"), PLACE, "why")
     assert lines(found) == [
-        "systemctl --user stop ddops-b",
         "systemctl --user daemon-reload",
         "systemctl --user reset-failed ddops-b",
         "systemctl --user enable --quiet ddops-b",
@@ -53,7 +52,7 @@ def test_the_keeper_is_stopped_and_started() -> None:
     ]
 
 
-@pytest.mark.parametrize("state", ["absent", "stopped"])
+@pytest.mark.parametrize("state", ["absent", "stopped", "failed"])
 def test_what_does_not_run_is_not_stopped(state: str) -> None:
     assert service.stop(seen(state=state), PLACE, "why") == []
 
