@@ -6,7 +6,6 @@ the algorithm alone. A vocabulary of 12 makes random drafts agree often.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -15,6 +14,7 @@ from ddtree.cache.pool import KvPool
 from ddtree.config import DrafterShape, EngineConfig, ModelShape
 from ddtree.engine.build import build
 from ddtree.engine.loop import Engine
+from ddtree.models.target import TargetOutput
 from ddtree.ops.tree_attention import AttentionPlan, tree_attention, write_kv
 from ddtree.speculate.seam import Models
 
@@ -36,12 +36,6 @@ def _shape(layers: int) -> ModelShape:
         max_positions=4096,
         tied_embeddings=True,
     )
-
-
-@dataclass(frozen=True)
-class TinyOutput:
-    hidden: torch.Tensor
-    features: torch.Tensor | None
 
 
 class _Layer:
@@ -87,14 +81,14 @@ class TinyTarget:
         pool: KvPool,
         plan: AttentionPlan,
         feature_layers: tuple[int, ...] = (),
-    ) -> TinyOutput:
+    ) -> TargetOutput:
         x = self.embed(tokens) + torch.sin(positions.double()).unsqueeze(-1) / 4
         outputs = []
         for i, layer in enumerate(self.layers):
             x = layer.forward(x, pool, i, plan)
             outputs.append(x)
         features = torch.cat([outputs[i] for i in feature_layers], -1) if feature_layers else None
-        return TinyOutput(x, features)
+        return TargetOutput(x, features)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return (hidden @ self.embedding.T).float()
