@@ -111,18 +111,27 @@ def _chat_logprobs(named: Sequence[Named]) -> Json:
 
 
 def _entry(one: Named) -> Json:
-    tops = [_scored(text, logprob) for text, logprob in one.top]
-    return {**_scored(one.text, one.logprob), "top_logprobs": tops}
+    tops = [_scored(token, logprob) for token, logprob in one.top]
+    return {**_scored(one.token, one.logprob), "top_logprobs": tops}
 
 
-def _scored(text: str, logprob: float) -> Json:
-    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+def _scored(token: bytes, logprob: float) -> Json:
+    return {"token": token.decode(errors="replace"), "logprob": logprob, "bytes": list(token)}
 
 
 def _completion_logprobs(ask: Ask, named: Sequence[Named]) -> Json:
+    tops = [{_legible(token): logprob for token, logprob in one.top} for one in named]
     return {
-        "tokens": [one.text for one in named],
+        "tokens": [_legible(one.token) for one in named],
         "token_logprobs": [one.logprob for one in named],
-        "top_logprobs": [dict(one.top) for one in named] if ask.requests[0].logprobs else None,
+        "top_logprobs": tops if ask.requests[0].logprobs else None,
         "text_offset": [one.offset for one in named],
     }
+
+
+def _legible(token: bytes) -> str:
+    """This shape has no bytes: part of a character is spelled, or two would look the same."""
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in token)

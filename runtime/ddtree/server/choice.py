@@ -18,12 +18,12 @@ from ddtree.server.stops import StopFinder
 
 @dataclass(frozen=True)
 class Named:
-    """A token with its text; `top` are the most probable ones, most probable first."""
+    """A token with its bytes; `top` are the most probable ones, most probable first."""
 
-    text: str
+    token: bytes  # may be part of a character
     logprob: float
     offset: int  # characters of the answer before it
-    top: tuple[tuple[str, float], ...]
+    top: tuple[tuple[bytes, float], ...]
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,9 @@ class Choice:
         return text
 
     def _name(self, token: int, said: TokenLogprob) -> Named:
-        top = tuple((self._tokenizer.decode([one]), logprob) for one, logprob in said.top)
-        return Named(self._tokenizer.decode([token]), said.logprob, self._decoded, top)
+        of = self._tokenizer.token_bytes
+        top = tuple((of(one), logprob) for one, logprob in said.top)
+        return Named(of(token), said.logprob, self._decoded, top)
 
     def _released(self) -> tuple[Named, ...]:
         """Logprobs go out with the text they belong to; those behind a stop string never do."""

@@ -202,15 +202,15 @@ def _without_empties(message: object) -> object:
 def _explained(error: ValidationError) -> ApiError:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     path = [part for part in first["loc"] if _is_name(part)]
+    param = _param(path)
+    if first["type"] == "missing":
+        return bad_request(f"`{param}` is missing", param, "missing_parameter")
     for at, name in enumerate(path):
         if name in EXPECTED:
             param = _param(path[: at + 1])
             return bad_request(f"`{param}` must be {EXPECTED[name]}", param, "invalid_type")
-    param = _param(path)
     if first["type"] == "extra_forbidden":
         return bad_request(f"`{param}` is not a known parameter", param, "unknown_parameter")
-    if first["type"] == "missing":
-        return bad_request(f"`{param}` is missing", param, "missing_parameter")
     said = first["msg"][:1].lower() + first["msg"][1:]
     return bad_request(f"`{param}`: {said}", param, "invalid_value")
 

@@ -1,0 +1,35 @@
+"""Everything that answers, from a configuration. torch is imported here, on first use."""
+
+from __future__ import annotations
+
+from ddtree.config import EngineConfig
+from ddtree.engine.errors import CapacityError
+from ddtree.models.errors import ModelError
+from ddtree.server.exits import BAD_ARGUMENTS, CANNOT_LOAD, OUT_OF_MEMORY, LoadError, exit_code
+from ddtree.server.seam import Loaded
+
+
+def load(config: EngineConfig) -> Loaded:
+    """The engine is built, not started. Raises LoadError."""
+    # Inside, because the server answers `/health` before these seconds of imports.
+    from ddtree.engine.open import open_engine
+    from ddtree.server.chat import load_chat
+    from ddtree.server.tokenizer import load_tokenizer
+
+    try:
+        tokenizer = load_tokenizer(config.model)
+        return Loaded(open_engine(config), tokenizer, load_chat(config.model))
+    except ModelError as error:
+        raise LoadError(str(error), CANNOT_LOAD, error.hint) from error
+    except (CapacityError, MemoryError) as error:
+        raise LoadError(
+            f"out of memory: {error}",
+            OUT_OF_MEMORY,
+            "lower `--kv-tokens`, `--context-length` or `--max-running-requests`",
+        ) from error
+    except ValueError as error:
+        raise LoadError(str(error), BAD_ARGUMENTS) from error
+    except RuntimeError as error:  # torch's own out-of-memory error is one
+        if (code := exit_code(f"{type(error).__name__}: {error}", CANNOT_LOAD)) != OUT_OF_MEMORY:
+            raise
+        raise LoadError(str(error), code) from error

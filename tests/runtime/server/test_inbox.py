@@ -1,0 +1,71 @@
+"""Outputs cross from the engine's thread to the loop in bulk, and wait without growing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from unittest.mock import patch
+
+from ddtree.core.sequence import Finish, Output, Speculation
+from ddtree.server.inbox import Inbox, Postbox
+
+
+def test_a_whole_step_wakes_the_loop_once() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        postbox, inbox = Postbox(loop), Inbox()
+        with patch.object(loop, "call_soon_threadsafe", wraps=loop.call_soon_threadsafe) as wake:
+            for index in range(50):
+                postbox.to(inbox, index)(Output("r", (index,)))
+            taken = await inbox.take()
+        assert {index: one.tokens for index, one in taken.items()} == {
+            index: [index] for index in range(50)
+        }
+        assert wake.call_count == 1
+
+    asyncio.run(main())
+
+
+def test_what_waits_for_a_slow_reader_is_one_arrival_in_order() -> None:
+    async def main() -> None:
+        inbox, times = Inbox(lambda *heard: times.append(heard[2])), list[float]()
+        for step in range(100):
+            found = Speculation(verify_steps=step + 1)
+            inbox.put(0, Output("r", (step, step), speculation=found), at=float(step))
+        inbox.put(0, Output("r", (), finish=Finish.LENGTH), at=100.0)
+        taken = (await inbox.take())[0]
+        assert taken.tokens == [step for step in range(100) for _ in "ab"]
+        assert (taken.finish, taken.speculation) == (Finish.LENGTH, Speculation(verify_steps=100))
+        assert times == [float(at) for at in range(101)]  # each was timed as it came
+
+    asyncio.run(main())
+
+
+def test_nothing_is_lost_between_two_threads() -> None:
+    async def main() -> list[int]:
+        inbox, heard = Inbox(), list[int]()
+        post = Postbox(asyncio.get_running_loop()).to(inbox, 0)
+
+        def engine() -> None:
+            for token in range(20_000):
+                post(Output("r", (token,)))
+            post(Output("r", (), finish=Finish.STOP))
+
+        thread = threading.Thread(target=engine)
+        thread.start()
+        finish = None
+        while finish is None:
+            arrival = (await inbox.take())[0]
+            heard += arrival.tokens
+            finish = arrival.finish
+        thread.join()
+        return heard
+
+    assert asyncio.run(main()) == list(range(20_000))
+
+
+def test_an_output_after_the_server_is_gone_does_not_reach_the_engine_as_an_error() -> None:
+    loop = asyncio.new_event_loop()
+    post = Postbox(loop).to(Inbox(), 0)
+    loop.close()
+    post(Output("r", (1,)))
