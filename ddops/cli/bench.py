@@ -19,17 +19,23 @@ if TYPE_CHECKING:
     from ddops.flows.bench import Plan
 
 _DEFAULT = "local"
+_TYPED = "ddops.typed"
 _COLUMNS = ("variant", "C", "repeat", "tok/s", "vs ar", "TTFT p50", "TPOT p50", "accept", "gate")
 
 
 class BenchCommand(TyperCommand):
-    """`--matrix` without a value is the default matrix; Typer itself knows no optional values."""
+    """`--matrix` without a value is the default matrix; Typer itself knows no optional values.
+
+    Also keeps the command line as it was typed: it goes into every record.
+    """
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        ctx.meta[_TYPED] = ("ddops", "bench", *args)
         return super().parse_args(ctx, with_matrix(args))
 
 
 def bench(
+    context: typer.Context,
     box: BoxName = "local",
     matrix: Annotated[
         str,
@@ -72,18 +78,18 @@ def bench(
             output.result({"restored": done}, "put back" if done else "nothing to put back")
             return
         planned = flow.plan(site, flow.load_matrix(matrix), out, cells or ())
+        for warning in flow.warnings(planned, site):
+            output.warn(warning)
         if dry_run:
             output.result(_plan_data(planned), _plan_table(planned))
             return
-        for warning in flow.warnings(planned, site):
-            output.warn(warning)
         output.say(_intention(planned))
         question = f"Restart the service of box `{site.box.name}` for each variant?"
         if planned.missing and not output.confirm(question, yes=yes):
             output.say("nothing was measured")
             return
         with locked(site, "bench"):
-            result = flow.bench(site, planned, command_line(), output)
+            result = flow.bench(site, planned, context.meta[_TYPED], output)
     data = {"folder": str(result.folder), "cells": [asdict(row) for row in result.rows]}
     output.result(data, draw(result.rows))
     output.say(f"records: {result.folder}")
@@ -98,12 +104,6 @@ def with_matrix(args: list[str]) -> list[str]:
         if arg == "--matrix" and following.startswith("-"):
             given.append(_DEFAULT)
     return given
-
-
-def command_line() -> tuple[str, ...]:
-    import sys
-
-    return ("ddops", *sys.argv[1:])
 
 
 def draw(rows: tuple[Row, ...]) -> RenderableType:

@@ -112,7 +112,7 @@ class Engine:
 
     def _text(self, body: dict[str, Any], start: int, tokens: int) -> str:
         if self.plan.garbage:
-            return "!" * tokens
+            return "!!!!" * tokens
         subject = body["messages"][-1]["content"][:12]
         words = [self.plan.word.format(n=start + n) for n in range(tokens)]
         return "".join(f" {subject}-{word}" for word in words)
