@@ -111,6 +111,7 @@ class Double:
 
     script: Script = HELLO
     step_s: float = 0.0
+    gate: threading.Semaphore | None = None  # each step takes one permit
     config: EngineConfig = CONFIG
     shape: ModelShape = SHAPE
     device: str = "cpu"
@@ -149,7 +150,7 @@ class Double:
         self.stop(drain=False, timeout_s=5)
 
     def submit(self, request: Request, on_output: Callable[[Output], None]) -> None:
-        if request.max_tokens > 1900:
+        if bytes(request.prompt).startswith(b"refuse"):
             raise RequestError("the prompt does not fit into the cache", "prompt")
         with self._changed:
             self.seen.append(request)
@@ -181,6 +182,9 @@ class Double:
                     self._changed.wait()
                 if self._stopping:
                     return
+            if self.gate is not None and not self.gate.acquire(timeout=5):
+                continue
+            with self._changed:
                 for one in list(self._running.values()):
                     self._step(one)
                 self.steps += 1
