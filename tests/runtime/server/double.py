@@ -182,7 +182,7 @@ class Double:
                     self._changed.wait()
                 if self._stopping:
                     return
-            if self.gate is not None and not self.gate.acquire(timeout=5):
+            if self.gate is not None and not self.gate.acquire(timeout=0.1):
                 continue
             with self._changed:
                 for one in list(self._running.values()):
