@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import torch
 
+from ddtree.core.batch import Marginals
 from ddtree.ops.bitmask import words_for
+from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.linear import gated_linear, linear
+from ddtree.ops.rms_norm import rms_norm
+from ddtree.ops.rope_kv import rope_kv, write_context
+from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_attention import plan_attention, tree_attention
+from ddtree.ops.tree_build import tree_build
 
 PAGE = 16
 
@@ -45,3 +51,29 @@ def products() -> None:
             gated_linear(x, empty(2 * inner, hidden))
             linear(empty(tokens, inner), empty(hidden, inner), x)
         linear(empty(17, hidden), empty(49152, hidden), dtype=torch.float32)
+
+
+def rows() -> None:
+    """Norms and rotary positions of both models, and of a drafter's context in all its layers."""
+    for hidden, heads, kv_heads, dim in ((576, 9, 3, 64), (4096, 32, 8, 128)):
+        x = empty(1, 17, hidden)
+        rms_norm(x, empty(hidden), 1e-5)
+        rms_norm(x, empty(hidden), 1e-5, delta=x)
+        angle = empty(1, 17, 1, dim)
+        joint = empty(1, 17, heads + 2 * kv_heads, dim)
+        cache = empty(5, 2, 64, kv_heads, dim)
+        for norm in (None, (empty(heads + kv_heads, dim), 1e-6)):
+            rope_kv(joint, (angle, angle), (cache[0, 0], cache[0, 1]), ints(1, 17), norm)
+        context = empty(1, 17, 5, 2, kv_heads, dim)
+        norms = empty(5, kv_heads, dim)
+        write_context(context, (angle, angle), cache, ints(1, 17), (norms, 1e-6))
+
+
+def trees() -> None:
+    """Build, accept and commit at the smallest, a usual, and the largest budget."""
+    for budget in (1, 64, 256):
+        marginals = Marginals(ints(4, 15, budget), empty(4, 15, budget, dtype=torch.float32))
+        tree = tree_build(ints(4), marginals, budget)
+        verdict = tree_accept(tree, ints(4, budget + 1), 15)
+        where = commit_slots(ints(4), ints(4, 256), PAGE, verdict.path, verdict.length)
+        kv_commit(empty(36, 2, 4096, 8, 128), *where)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ddtree.core.batch import DraftTree, Verdict
+from ddtree.ops.backend import uses_kernel
 from ddtree.ops.tree_accept.reference import accept
 
 
@@ -18,4 +19,8 @@ def tree_accept(tree: DraftTree, chosen: torch.Tensor, depth: int) -> Verdict:
     """
     if tree.tokens.shape != chosen.shape:
         raise ValueError(f"{tuple(chosen.shape)} choices for {tuple(tree.tokens.shape)} nodes")
+    if uses_kernel(chosen):
+        from ddtree.ops.tree_accept import launch
+
+        return launch.accept(tree, chosen, depth)
     return accept(tree, chosen, depth)

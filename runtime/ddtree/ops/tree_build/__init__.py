@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ddtree.core.batch import DraftTree, Marginals
+from ddtree.ops.backend import uses_kernel
 from ddtree.ops.tree_build.reference import grow
 
 
@@ -19,4 +20,8 @@ def tree_build(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTr
         raise ValueError(f"budget {budget} must be at least 1")
     if marginals.tokens.shape != marginals.logprobs.shape:
         raise ValueError("marginals: tokens and logprobs differ in shape")
+    if uses_kernel(root):
+        from ddtree.ops.tree_build import launch
+
+        return launch.grow(root, marginals, budget)
     return grow(root, marginals, budget)
