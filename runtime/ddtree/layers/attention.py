@@ -8,6 +8,7 @@ from torch import nn
 from ddtree.layers.linear import Linear
 from ddtree.layers.norm import RmsNorm
 from ddtree.layers.rotary import Angles, rotate
+from ddtree.ops.rope_kv import rope_kv
 from ddtree.ops.tree_attention import AttentionPlan, tree_attention, write_kv
 
 
@@ -28,17 +29,32 @@ class Attention(nn.Module):
     def forward(
         self,
         x: torch.Tensor,  # [B, N, H]
+        residual: torch.Tensor,  # [B, N, H], added to the result
         angles: Angles,
         kv: tuple[torch.Tensor, torch.Tensor],  # this layer's keys and values, each [slots, Hkv, D]
         plan: AttentionPlan,
     ) -> torch.Tensor:
         keys, values = kv
         joint = self.qkv(x).view(*x.shape[:2], -1, self.head_dim)  # [B, N, Hq + 2 Hkv, D]
+        if joint.is_cuda:  # one kernel
+            norm = (self.qk_norm.weight, self.qk_norm.eps) if self.qk_norm is not None else None
+            q = rope_kv(joint, (angles.cos, angles.sin), kv, plan.write_slots, norm)
+        else:
+            q = self._turn(joint, angles, kv, plan)
+        out: torch.Tensor = self.output(tree_attention(q, keys, values, plan).flatten(2), residual)
+        return out
+
+    def _turn(
+        self,
+        joint: torch.Tensor,  # [B, N, Hq + 2 Hkv, D]
+        angles: Angles,
+        kv: tuple[torch.Tensor, torch.Tensor],
+        plan: AttentionPlan,
+    ) -> torch.Tensor:
+        """Queries [B, N, Hq, D]; writes keys and values."""
         turned, v = torch.split(joint, [self.heads + self.kv_heads, self.kv_heads], dim=2)
         if self.qk_norm is not None:
             turned = self.qk_norm(turned)
-        turned = rotate(turned, angles)
-        q, k = torch.split(turned, [self.heads, self.kv_heads], dim=2)
-        write_kv(keys, values, k, v, plan)
-        out: torch.Tensor = self.output(tree_attention(q, keys, values, plan).flatten(2))
-        return out
+        q, k = torch.split(rotate(turned, angles), [self.heads, self.kv_heads], dim=2)
+        write_kv(*kv, k, v, plan)
+        return q

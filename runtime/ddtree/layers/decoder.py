@@ -29,6 +29,6 @@ class DecoderLayer(nn.Module):
         kv: tuple[torch.Tensor, torch.Tensor],
         plan: AttentionPlan,
     ) -> torch.Tensor:
-        x = x + self.attention(self.attention_norm(x), angles, kv, plan)
-        out: torch.Tensor = x + self.mlp(self.mlp_norm(x))
+        x = self.attention(self.attention_norm(x), x, angles, kv, plan)
+        out: torch.Tensor = self.mlp(self.mlp_norm(x), x)
         return out

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.nn import functional
+
+from ddtree.ops.linear import linear
 
 # oneDNN's blocked layout, made once at load, against F.linear, which blocks anew on every call.
 # us, SmolLM2-135M's layer (qkv + out + gate_up + down) and head, Xeon with AMX, 2 threads:
@@ -30,13 +31,12 @@ class Linear(nn.Module):
             weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
         self.weight = weight  # no Parameter: inference only, and an opaque layout has no autograd
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:  # [..., in] -> [..., out]
-        if self.packed:
-            y: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
-                x, self.weight, None, "none", [], ""
-            )
-            return y
-        return functional.linear(x, self.weight)
+    def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
+        """[..., in] -> [..., out], plus `residual`."""
+        if not self.packed:
+            return linear(x, self.weight, residual)
+        y: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, None, "none", [], "")
+        return y if residual is None else y + residual
 
 
 def packs(weight: torch.Tensor) -> bool:

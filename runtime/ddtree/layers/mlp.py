@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from ddtree.layers.linear import Linear
+from ddtree.ops.linear import gated_linear
 
 
 class GatedMlp(nn.Module):
@@ -15,7 +16,13 @@ class GatedMlp(nn.Module):
         self.gate_up = gate_up
         self.down = down
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:  # [..., H] -> [..., H]
-        gate, up = self.gate_up(x).chunk(2, dim=-1)
-        out: torch.Tensor = self.down(functional.silu(gate) * up)
+    def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        """[..., H] -> [..., H], plus `residual`."""
+        out: torch.Tensor = self.down(self._gated(x), residual)
         return out
+
+    def _gated(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.gate_up.packed:
+            return gated_linear(x, self.gate_up.weight)
+        gate, up = torch.chunk(self.gate_up(x), 2, dim=-1)
+        return functional.silu(gate) * up

@@ -25,6 +25,7 @@ from ddtree.models.weights import (
     layer_name,
     take,
 )
+from ddtree.ops.rope_kv import write_context
 from ddtree.ops.tree_attention import AttentionPlan
 
 FUSION = "fc.weight"
@@ -69,8 +70,13 @@ class Drafter(nn.Module):
         joint = self.context(fused).view(
             *slots.shape, sizes.num_layers, 2, sizes.num_kv_heads, sizes.head_dim
         )  # [B, T, layers, 2, Hkv, D]
+        angles = self.rotary(positions, joint.dtype)
+        if joint.is_cuda:  # one kernel
+            heads = self.context_norm.weight.expand(-1, sizes.num_kv_heads, -1).contiguous()
+            norm = (heads, self.context_norm.eps)
+            write_context(joint, (angles.cos, angles.sin), pool.kv, slots, norm)
+            return
         k, v = joint.unbind(3)  # [B, T, layers, Hkv, D]
-        angles = self.rotary(positions, k.dtype)
         k = rotate(self.context_norm(k).flatten(2, 3), angles).view_as(k)
         index = slots.flatten()
         for which, new in enumerate((k, v)):
