@@ -54,6 +54,7 @@ class Box:
     """`with Box() as box: box.run("systemctl", "--version")`. Every box is fresh."""
 
     share: Sequence[Path] = ()  # seen at the same path, read-only
+    behind: Box | None = None  # the only machine that can reach this one; None: this machine
     name: str = field(default_factory=lambda: f"ddt-{secrets.token_hex(3)}")
     _network: IPv4Address = field(default_factory=lambda: _NETWORK + 4 * secrets.randbelow(1 << 14))
     _process: subprocess.Popen[bytes] | None = None
@@ -110,17 +111,22 @@ class Box:
         self.must("sh", "-c", script, "sh", path, f"{mode:o}", text=text)
 
     def link(self, state: str) -> None:
-        """Pull the cable (`down`) or plug it in again (`up`)."""
-        subprocess.run(["ip", "link", "set", f"ve-{self.name}", state], check=True)
+        """Pull the cable (`down`) or plug it in again (`up`), at the box's end."""
+        _ip("link", "set", "host0", state, within=self._leader().pid)
 
     def wait_for_ssh(self) -> None:
         until = time.monotonic() + WITHIN_S
-        while True:
-            with suppress(OSError), socket.create_connection((self.address, 22), 0.2) as probe:
-                if probe.recv(4) == b"SSH-":
-                    return
+        while not self._answers():
             assert time.monotonic() < until, f"no sshd in {self.name}:\n{self._said()}"
             time.sleep(_POLL_S)
+
+    def _answers(self) -> bool:
+        if self.behind:
+            probe = f"exec 3<>/dev/tcp/{self.address}/22 && head -c 4 <&3"
+            return self.behind.run("bash", "-c", probe).stdout == "SSH-"
+        with suppress(OSError), socket.create_connection((self.address, 22), 0.2) as probing:
+            return probing.recv(4) == b"SSH-"
+        return False
 
     def kill(self) -> None:
         """Pull the plug. Processes, mounts and the network end with the namespaces."""
@@ -157,13 +163,14 @@ class Box:
         self.wait_for_ssh()
 
     def _plug(self, shell: psutil.Process) -> None:
+        """One cable: to this machine, or to the box in front."""
+        near = self.behind._leader().pid if self.behind else os.getpid()
         mine, theirs = f"ve-{self.name}", ("netns", str(shell.pid))
-        _ip("link", "add", mine, "type", "veth", "peer", "name", "host0", *theirs)
-        _ip("addr", "add", f"{self.gateway}/30", "dev", mine)
-        _ip("link", "set", mine, "up")
-        inside = ("nsenter", "--target", str(shell.pid), "--net", "ip")
-        for words in (("addr", "add", f"{self.address}/30", "dev"), ("link", "set", "up", "dev")):
-            subprocess.run([*inside, *words, "host0"], check=True)
+        link = ("type", "veth", "peer", "name", "host0", *theirs)
+        _ip("link", "add", mine, "netns", str(near), *link)
+        for pid, address, end in ((near, self.gateway, mine), (shell.pid, self.address, "host0")):
+            _ip("addr", "add", f"{address}/30", "dev", end, within=pid)
+            _ip("link", "set", end, "up", within=pid)
 
     def _leader(self) -> psutil.Process:
         """Process 1 of the box. A reboot makes another one."""
@@ -200,8 +207,9 @@ class Box:
         return self._log.read_text("utf-8", "replace")[-3000:]
 
 
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
+def _ip(*words: str, within: int | None = None) -> None:
+    enter = ("nsenter", "--target", str(within), "--net") if within else ()
+    subprocess.run([*enter, "ip", *words], check=True)
 
 
 def _remove_group(group: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.box.box import Box, impossible, shared_paths
+from tests.box.operator import Operator
+from tests.box.rootfs import cache, key
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -17,14 +18,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.box)
 
 
-@cache
-def _reason() -> str | None:
-    return impossible()
-
-
-@pytest.fixture(autouse=True)
-def _bootable() -> None:
-    reason = _reason()
+@pytest.fixture(scope="session", autouse=True)
+def bootable() -> None:
+    reason = impossible()
     if reason:
         pytest.skip(reason)
 
@@ -41,3 +37,13 @@ def equipped() -> Iterator[Box]:
     """With this checkout and its Python, at the same paths."""
     with Box(share=shared_paths()) as made:
         yield made
+
+
+@pytest.fixture
+def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Operator:
+    """Whoever runs ddops, in a home folder of its own: no key, no agent of this machine's user."""
+    key()  # lies in the real home folder
+    monkeypatch.setenv("DDOPS_TEST_CACHE", str(cache()))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return Operator(tmp_path)
