@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 
 from ddtree.models.errors import ModelError
+from ddtree.models.folder_json import read_json
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -79,16 +78,3 @@ def shards(path: Path) -> list[Path]:
     if (path / SINGLE).is_file():
         return [path / SINGLE]
     raise ModelError(path, f"has neither {SINGLE} nor {INDEX}")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object of a checkpoint. Raises ModelError when it is not one."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(path, f"cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise ModelError(path, f"is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ModelError(path, "is not a JSON object")
-    return value

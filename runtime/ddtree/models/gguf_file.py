@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,12 @@ class _Reader(GGUFReader):
 class GgufFile:
     """One open file. Tensors carry the names of llama.cpp."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, metadata: Mapping[str, Any], tensors: list[ReaderTensor]
+    ) -> None:
         self.path = path
-        reader = _open(path)
-        self.metadata: Mapping[str, Any] = {
-            name: field.contents() for name, field in reader.fields.items()
-        }
-        self._tensors: dict[str, ReaderTensor] = {t.name: t for t in reader.tensors}
+        self.metadata = metadata
+        self._tensors = {tensor.name: tensor for tensor in tensors}
 
     @property
     def names(self) -> frozenset[str]:
@@ -77,17 +77,25 @@ class GgufFile:
         return value
 
 
-def _open(path: Path) -> GGUFReader:
+def open_gguf_file(path: Path) -> GgufFile:
+    """Raises ModelError when it is missing, no GGUF, truncated or corrupt."""
     try:
-        with path.open("rb") as file:
-            magic = file.read(len(MAGIC))
+        state = path.stat()
     except OSError as error:
         raise ModelError(path, f"cannot be read: {error.strerror or error}") from error
-    if magic != MAGIC:
-        raise ModelError(path, "is not a GGUF file")
+    return _opened(path.resolve(), state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=1)  # weights, tokenizer and chat template open the same file one after another
+def _opened(path: Path, modified_ns: int, size: int) -> GgufFile:
+    del modified_ns, size  # they are there to notice another file under the same name
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise ModelError(path, "is not a GGUF file")
     try:
         with np.errstate(over="raise"):
-            return _Reader(path)
+            reader = _Reader(path)
+            metadata = {name: field.contents() for name, field in reader.fields.items()}
     except (ValueError, IndexError, KeyError, OverflowError, ArithmeticError) as error:
         # the library walks past the end of a short file and fails wherever it lands
         raise ModelError(
@@ -95,3 +103,4 @@ def _open(path: Path) -> GGUFReader:
             f"is truncated or corrupt ({error})",
             hint="download it again and compare its sha256",
         ) from error
+    return GgufFile(path, metadata, reader.tensors)

@@ -8,7 +8,7 @@ import torch
 
 from ddtree.config import ModelShape
 from ddtree.models.errors import ModelError
-from ddtree.models.gguf_file import GgufFile
+from ddtree.models.gguf_file import GgufFile, open_gguf_file
 from ddtree.models.registry import FAMILIES
 from ddtree.models.weights import EMBEDDING, HEAD, NORM, Checkpoint
 
@@ -47,7 +47,7 @@ class GgufWeights:
 
 
 def open_gguf(path: Path) -> Checkpoint:
-    file = GgufFile(path)
+    file = open_gguf_file(path)
     shape = shape_of(file)
     return Checkpoint(shape, GgufWeights(file, shape))
 

@@ -9,7 +9,8 @@ import torch
 from ddtree.config import DrafterShape, ModelShape
 from ddtree.models.dflash import Drafter, misfit
 from ddtree.models.errors import ModelError
-from ddtree.models.folder import FolderWeights, read_json
+from ddtree.models.folder import FolderWeights
+from ddtree.models.folder_json import read_json
 from ddtree.models.gguf_weights import open_gguf
 from ddtree.models.hf_config import drafter_shape, target_shape
 from ddtree.models.llama import Llama
