@@ -28,28 +28,32 @@ def _fastest(rung: Sequence[Group]) -> Claim | None:
     measured = [group for group in rung if group.median is not None]
     if not measured:
         return None
-    best = max(measured, key=lambda group: _speed(group))
-    where = f"C={best.concurrency}"
-    if best.speedup is None:
-        tail = (
-            "autoregressive decoding itself" if best.variant.mode == "ar" else "no `ar` beside it"
-        )
-        text = f"{where}: {best.variant.name} is fastest, {_speed(best):.1f} tok/s ({tail})"
-        return Claim(text, _ids(best))
-    text = (
-        f"{where}: {best.variant.name} is fastest, {_speed(best):.1f} tok/s, "
-        f"{best.speedup.value:.2f}x of ar"
-    )
-    return Claim(text, (best.speedup.of, best.speedup.base))
+    best = max(measured, key=_speed)
+    said = f"C={best.concurrency}: {best.variant.name} is fastest, {_speed(best):.1f} tok/s"
+    if best.speedup is not None:
+        ratio = f"{best.speedup.value:.2f}x of ar{_by_repeat(best)}"
+        return Claim(f"{said}, {ratio}", (best.speedup.of, best.speedup.base))
+    why = "autoregressive decoding itself" if best.variant.mode == "ar" else "no `ar` beside it"
+    return Claim(f"{said} ({why})", _ids(best))
 
 
 def _slower(group: Group) -> Claim | None:
     if group.speedup is None or group.speedup.value >= 1:
         return None
     text = (
-        f"C={group.concurrency}: {group.variant.name} is slower than ar, {group.speedup.value:.2f}x"
+        f"C={group.concurrency}: {group.variant.name} is slower than ar, "
+        f"{group.speedup.value:.2f}x{_by_repeat(group)}"
     )
     return Claim(text, (group.speedup.of, group.speedup.base))
+
+
+def _by_repeat(group: Group) -> str:
+    """How far the repeats are apart, and whether they even agree on the direction."""
+    values = [each.value for each in group.by_repeat]
+    if len(values) < 2:
+        return ""
+    told = f"{min(values):.2f}x to {max(values):.2f}x by repeat"
+    return f" ({told})" if group.agreed else f" (not settled: {told})"
 
 
 def _not_good(group: Group) -> Claim | None:

@@ -6,7 +6,7 @@ Pure. Every number a group tells is the number of one record, so that it can be 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import TypeVar
 
@@ -25,7 +25,8 @@ class Group:
     concurrency: int
     asked: int  # repeats the matrix wants
     records: tuple[Record, ...]
-    speedups: tuple[Speedup, ...]  # over `ar` of the same repeat, where both are good
+    speedup: Speedup | None = None  # median record over median record of `ar`
+    by_repeat: tuple[Speedup, ...] = ()  # over `ar` of the same repeat, where both are good
 
     @property
     def good(self) -> tuple[Record, ...]:
@@ -41,11 +42,9 @@ class Group:
         return tuple(_metrics(record).output_tok_s for record in self.good)
 
     @property
-    def speedup(self) -> Speedup | None:
-        """That of the median record, so that a row of numbers is one repeat."""
-        median = self.median
-        own = [each for each in self.speedups if median and each.of == median.cell.id]
-        return own[0] if own else None
+    def agreed(self) -> bool:
+        """Every repeat says the same of the speed-up: faster, or slower."""
+        return len({each.value >= 1 for each in self.by_repeat}) <= 1
 
     @property
     def verdict(self) -> str:
@@ -58,11 +57,12 @@ class Group:
 
 def groups(matrix: Matrix, records: Sequence[Record]) -> tuple[Group, ...]:
     """Every variant at every concurrency of the matrix, in its order, measured or not."""
-    return tuple(
+    alone = [
         _group(matrix, variant, concurrency, records)
         for variant in matrix.variants
         for concurrency in matrix.concurrency
-    )
+    ]
+    return tuple(_compared(group, alone, records) for group in alone)
 
 
 def step_s(metrics: Metrics) -> float | None:
@@ -82,14 +82,21 @@ def user_tok_s(metrics: Metrics) -> float | None:
 def _group(matrix: Matrix, variant: Variant, concurrency: int, records: Sequence[Record]) -> Group:
     own = [r for r in records if (r.cell.variant, r.cell.concurrency) == (variant, concurrency)]
     own.sort(key=lambda record: record.cell.repeat)
-    pairs = [(record, baseline(record, records)) for record in own if variant.mode != "ar"]
+    return Group(variant, concurrency, matrix.repeats, tuple(own))
+
+
+def _compared(group: Group, alone: Sequence[Group], records: Sequence[Record]) -> Group:
+    """Medians are compared with medians, so that the ratio is that of the two rows shown."""
+    if group.variant.mode == "ar" or group.median is None:
+        return group
+    rung = [each for each in alone if each.concurrency == group.concurrency]
+    bases = [each.median for each in rung if each.variant.mode == "ar" and each.median]
+    pairs = [(record, baseline(record, records)) for record in group.good]
     ratios = [speedup(record, base) for record, base in pairs if base is not None]
-    return Group(
-        variant=variant,
-        concurrency=concurrency,
-        asked=matrix.repeats,
-        records=tuple(own),
-        speedups=tuple(ratio for ratio in ratios if ratio is not None),
+    return replace(
+        group,
+        speedup=speedup(group.median, bases[0]) if bases else None,
+        by_repeat=tuple(ratio for ratio in ratios if ratio is not None),
     )
 
 

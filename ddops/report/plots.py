@@ -14,6 +14,7 @@ from ddops.report.svg import INK, SERIES, inline, style
 from ddops.spec.record import Metrics
 
 _SIZE = (4.6, 3.0)  # inches; small, so that the text stays readable at phone width
+_HEADROOM = 0.15
 _MARKS = ("o", "s", "^", "D", "v", "P")  # by concurrency
 
 
@@ -77,6 +78,7 @@ def latency(groups: Sequence[Group]) -> Plot | None:
         for mark, concurrency in zip(_MARKS, ladder, strict=False):
             axes.scatter([], [], color=INK, s=30, marker=mark, label=f"C={concurrency}")
         axes.legend(fontsize=9, loc="best", handletextpad=0.2)
+        axes.margins(x=_HEADROOM, y=_HEADROOM)
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("tok/s that one user sees (1 / TPOT p50)")
@@ -99,12 +101,14 @@ def accept(groups: Sequence[Group]) -> Plot | None:
             xs = [group.variant.budget or 0 for group in own]
             ys = [_of(group).accept or 0.0 for group in own]
             colour = SERIES[1 + number % (len(SERIES) - 1)]
-            axes.plot(xs, ys, color=colour, linewidth=1.2, label=f"C={concurrency}")
-            axes.scatter(xs, ys, color=colour, s=28).set_urls([_anchor(g) for g in own])
+            mark = _MARKS[number % len(_MARKS)]
+            axes.plot(xs, ys, color=colour, linewidth=1.2, marker=mark, label=f"C={concurrency}")
+            axes.scatter(xs, ys, color=colour, s=28, marker=mark).set_urls([*map(_anchor, own)])
         budgets = sorted({g.variant.budget or 0 for own in lines.values() for g in own})
         axes.set_xscale("log", base=2)
         axes.set_xticks(budgets, [str(budget) for budget in budgets])
         axes.minorticks_off()
+        axes.margins(y=_HEADROOM)
         axes.set_ylim(bottom=1)
         axes.set_xlabel("budget (nodes besides the root)")
         axes.set_ylabel("accept")
@@ -131,7 +135,8 @@ def positions(groups: Sequence[Group]) -> Plot | None:
             colour = _colour(names, group)
             axes.plot(xs, [100 * share for share in shares], color=colour, marker="o", ms=4)
         axes.set_xticks(range(1, deepest + 1))
-        axes.set_ylim(0, 100)
+        axes.margins(y=_HEADROOM)
+        axes.set_ylim(bottom=0)
         axes.set_xlabel("draft position")
         axes.set_ylabel("% of verify steps")
 

@@ -85,13 +85,13 @@ def view(run: Run, entries: Sequence[Entry]) -> View:
 
 DEFINITIONS = (
     ("tok/s", "completion tokens of whole answers / length of the measured window"),
-    ("speed-up", "tok/s of one record / tok/s of the `ar` record of the same concurrency, repeat"),
+    ("speed-up", "tok/s of the row's record / tok/s of the ar row's record at the same C"),
     ("accept", "1 + accepted drafts / verify steps, counter differences over the window"),
     ("step", "TPOT p50 x accept: the time of one target step, drafting included"),
     ("TTFT", "first token - sent, at the client"),
     ("TPOT", "(last token - first token) / (tokens - 1), per request"),
     ("C", "concurrency: requests the client keeps in flight"),
-    ("budget", "nodes of the draft tree besides the root; `ddtree-b8` has budget 8"),
+    ("budget", "nodes of the draft tree besides the root; ddtree-b8 has budget 8"),
     ("invalid", "a correctness gate is red: the speed is not shown, and nothing is made from it"),
 )
 

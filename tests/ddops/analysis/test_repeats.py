@@ -22,14 +22,16 @@ def test_every_cell_of_the_matrix_has_its_group() -> None:
     assert {group.verdict for group in made} == {"not measured"}
 
 
-def test_the_median_repeat_speaks_with_its_own_speed_up() -> None:
+def test_the_median_repeat_speaks_and_is_compared_with_the_median_of_ar() -> None:
     group = grouped(repeats=3)["ddtree-b8.c1"]
     assert group.median is not None
     assert group.median.metrics is not None
     assert sorted(group.throughputs)[1] == group.median.metrics.output_tok_s
+    base = grouped(repeats=3)["ar.c1"].median
     assert group.speedup is not None
-    assert group.speedup.of == group.median.cell.id
-    assert group.speedup.base == f"ar.c1.r{group.median.cell.repeat}"
+    assert base is not None
+    assert (group.speedup.of, group.speedup.base) == (group.median.cell.id, base.cell.id)
+    assert [each.base for each in group.by_repeat] == ["ar.c1.r1", "ar.c1.r2", "ar.c1.r3"]
 
 
 @pytest.mark.parametrize("name", ["ddtree-b8.c4", "ddtree-b16.c4"])
@@ -68,3 +70,35 @@ def test_a_variant_slower_than_ar_is_told() -> None:
     made["ddtree-b16.c1.r1"] = records.record(cell, of, metrics=halved)
     texts = [claim.text for claim in claims(groups(of, list(made.values())))]
     assert any(text.startswith(f"C=1: {slow.name} is slower than ar, 0.6") for text in texts)
+
+
+def at_speeds(ar: list[float], b8: list[float]) -> list[str]:
+    """The claims of a run in which only these were measured at C=1."""
+    of = records.matrix(repeats=len(ar))
+    made = []
+    for record in records.records(of):
+        speeds = {"ar": ar, "ddtree-b8": b8}.get(record.cell.variant.name)
+        if speeds and record.metrics and record.cell.concurrency == 1:
+            told = {"output_tok_s": speeds[record.cell.repeat - 1]}
+            metrics = record.metrics.model_copy(update=told)
+            made.append(records.record(record.cell, of, metrics=metrics))
+    return [claim.text for claim in claims(groups(of, made)) if "not measured" not in claim.text]
+
+
+def test_the_fastest_is_never_said_to_be_slower_than_ar() -> None:
+    assert at_speeds([8.2, 10.8], [12.6, 8.3]) == [
+        "C=1: ddtree-b8 is fastest, 8.3 tok/s, 1.01x of ar (not settled: 0.77x to 1.54x by repeat)"
+    ]
+
+
+def test_repeats_that_agree_say_how_far_they_are_apart() -> None:
+    assert at_speeds([10.0, 10.0, 10.0], [15.0, 16.0, 17.0]) == [
+        "C=1: ddtree-b8 is fastest, 16.0 tok/s, 1.60x of ar (1.50x to 1.70x by repeat)"
+    ]
+
+
+def test_where_ar_itself_is_fastest_it_is_said() -> None:
+    assert at_speeds([10.0], [9.0]) == [
+        "C=1: ar is fastest, 10.0 tok/s (autoregressive decoding itself)",
+        "C=1: ddtree-b8 is slower than ar, 0.90x",
+    ]
