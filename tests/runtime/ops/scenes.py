@@ -10,6 +10,7 @@ from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.linear import gated_linear, linear
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv, write_context
+from ddtree.ops.sample import Narrowing, sample, uniform
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_attention import plan_attention, tree_attention
 from ddtree.ops.tree_build import tree_build
@@ -77,3 +78,14 @@ def trees() -> None:
         verdict = tree_accept(tree, ints(4, budget + 1), 15)
         where = commit_slots(ints(4), ints(4, 256), PAGE, verdict.path, verdict.length)
         kv_commit(empty(36, 2, 4096, 8, 128), *where)
+
+
+def draws() -> None:
+    """Greedy, tempered, and filtered rows."""
+    logits = empty(4, 17, 49152, dtype=torch.float32)
+    one = empty(4, dtype=torch.float32)
+    draw = uniform(ints(4, 1), ints(4, 17))
+    narrowing = Narrowing(ints(4), one)
+    sample(logits, one, one, draw, method="greedy")
+    sample(logits, one, one, draw, method="full")
+    sample(logits, one, one, draw, method="nucleus", narrowing=narrowing)

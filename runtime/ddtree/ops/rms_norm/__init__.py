@@ -11,7 +11,7 @@ from ddtree.ops.rms_norm.reference import normed
 def rms_norm(
     x: torch.Tensor, weight: torch.Tensor, eps: float, *, delta: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """x / rms(x) * weight [..., H]; weight [H]. With `delta`, x becomes x + delta in place first."""
+    """x / rms(x) * weight, x [..., H] and weight [H]. With `delta`, first x += delta in place."""
     if not uses_kernel(x):
         if delta is not None:
             x += delta

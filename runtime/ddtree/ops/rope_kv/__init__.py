@@ -36,8 +36,8 @@ def rope_kv(
         launch.rope_kv(flat, (cos, sin), kv, slots.contiguous(), norm, q.flatten(0, 1))
         return q
     weight, eps = norm or (None, 0.0)
-    moving, v = joint.split((heads + kv_heads, kv_heads), dim=2)
-    q, k = turned(moving, *angles, weight, eps).split((heads, kv_heads), dim=2)
+    moving, v = torch.split(joint, [heads + kv_heads, kv_heads], dim=2)
+    q, k = torch.split(turned(moving, *angles, weight, eps), [heads, kv_heads], dim=2)
     keys.index_copy_(0, slots.flatten(), k.flatten(0, 1))
     values.index_copy_(0, slots.flatten(), v.flatten(0, 1))
     return q

@@ -18,5 +18,5 @@ def turned(
     wide = x.float()
     if weight is not None:
         wide = normed(wide, weight.float(), eps)
-    swapped = wide.unflatten(-1, (2, -1)).flip(-2).flatten(-2)
-    return (wide * cos.float() + swapped * sin.float()).to(x.dtype)
+    low, high = torch.chunk(wide, 2, -1)
+    return (wide * cos.float() + torch.cat([high, low], -1) * sin.float()).to(x.dtype)

@@ -7,12 +7,24 @@ the walk is exact ancestral sampling, and a seed gives the same tokens at every 
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
 
 import torch
 
-Method = Literal["greedy", "full", "nucleus"]
 _MASK32 = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What keeps only some tokens, each [B] or None when no row uses it. See `ops.sample`."""
+
+    top_p: torch.Tensor | None  # float32
+    top_k: torch.Tensor | None = None  # int64, 0 keeps all
+    min_p: torch.Tensor | None = None  # float32
+
+    @property
+    def any(self) -> bool:
+        return any(part is not None for part in (self.top_p, self.top_k, self.min_p))
 
 
 def _mix(x: torch.Tensor) -> torch.Tensor:
@@ -35,25 +47,15 @@ def uniform(seed: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
 def sample(
     logits: torch.Tensor,
     temperature: torch.Tensor,
-    top_p: torch.Tensor,
     draw: torch.Tensor,
-    *,
-    method: Method,
+    filters: Filters,
 ) -> torch.Tensor:
-    """Choose a token [B, N] int64 from logits [B, N, V] float32.
-
-    temperature [B]: 0 is argmax (the first of equals). top_p [B]: the smallest set of most
-    probable tokens whose sum reaches it. draw [B, N] float64: the uniform number of each node.
-    `method` is what the host knows of the rows, so that no step has to ask the device: `greedy`
-    ignores all three, `full` ignores top_p, `nucleus` serves every row.
-    """
+    """See `ops.sample.sample`."""
     best = logits.argmax(-1)  # [B, N]
-    if method == "greedy":
-        return best
     hot = temperature.clamp(min=1e-6)[:, None, None]
     probabilities = torch.softmax(logits.double() / hot, -1)  # [B, N, V]
-    if method == "nucleus":
-        probabilities = _nucleus(probabilities, top_p)
+    if filters.any:
+        probabilities = _filtered(probabilities, filters)
     total = probabilities.cumsum(-1)
     point = draw.unsqueeze(-1) * total[..., -1:]
     drawn = torch.searchsorted(total, point, right=True).squeeze(-1)
@@ -61,9 +63,19 @@ def sample(
     return best.where((temperature == 0).unsqueeze(1), drawn)
 
 
-def _nucleus(probabilities: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
-    """Zero what lies outside the nucleus. The most probable token always stays."""
+def _filtered(probabilities: torch.Tensor, filters: Filters) -> torch.Tensor:
+    """Zero what the filters drop, in this order. The most probable token always stays."""
     ordered, order = torch.sort(probabilities, dim=-1, descending=True, stable=True)
-    before = ordered.cumsum(-1) - ordered
-    kept = ordered.where(before < top_p[:, None, None], 0.0)
-    return torch.zeros_like(probabilities).scatter(-1, order, kept)
+    kept = torch.ones_like(ordered, dtype=torch.bool)
+    if filters.min_p is not None:
+        kept &= ordered >= filters.min_p[:, None, None] * ordered[..., :1]
+    if filters.top_k is not None:
+        rank = torch.arange(ordered.shape[-1], device=ordered.device)
+        limit = filters.top_k[:, None, None]
+        kept &= (rank < limit) | (limit == 0)
+    if filters.top_p is not None:
+        left = ordered.where(kept, 0.0)
+        before = left.cumsum(-1) - left
+        kept &= before < filters.top_p[:, None, None] * left.sum(-1, keepdim=True)
+    kept[..., 0] = True
+    return torch.zeros_like(probabilities).scatter(-1, order, ordered.where(kept, 0.0))
