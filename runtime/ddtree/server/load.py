@@ -11,14 +11,8 @@ from ddtree.server.seam import Loaded
 
 def load(config: EngineConfig) -> Loaded:
     """The engine is built, not started. Raises LoadError."""
-    # Inside, because the server answers `/health` before these seconds of imports.
-    from ddtree.engine.open import open_engine
-    from ddtree.server.chat import load_chat
-    from ddtree.server.tokenizer import load_tokenizer
-
     try:
-        tokenizer = load_tokenizer(config.model)
-        return Loaded(open_engine(config), tokenizer, load_chat(config.model))
+        return _load(config)
     except ModelError as error:
         raise LoadError(str(error), CANNOT_LOAD, error.hint) from error
     except (CapacityError, MemoryError) as error:
@@ -33,3 +27,15 @@ def load(config: EngineConfig) -> Loaded:
         if (code := exit_code(f"{type(error).__name__}: {error}", CANNOT_LOAD)) != OUT_OF_MEMORY:
             raise
         raise LoadError(str(error), code) from error
+
+
+def _load(config: EngineConfig) -> Loaded:
+    # Inside, because the server answers `/health` before these seconds of imports; torch last,
+    # because what is wrong with the model's files is mostly seen without it.
+    from ddtree.server.chat import load_chat
+    from ddtree.server.tokenizer import load_tokenizer
+
+    tokenizer, chat = load_tokenizer(config.model), load_chat(config.model)
+    from ddtree.engine.open import open_engine
+
+    return Loaded(open_engine(config), tokenizer, chat)

@@ -87,11 +87,11 @@ class Body(Rim):
     model: str
     stream: bool = False
     stream_options: StreamOptions | None = None
-    max_tokens: int | None = Field(None, ge=1)
-    temperature: float = Field(1.0, ge=0, le=2)
-    top_p: float = Field(1.0, gt=0, le=1)
-    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
-    n: int = Field(1, ge=1, le=128)
+    max_tokens: int | None = Field(default=None, ge=1)
+    temperature: float = Field(default=1.0, ge=0, le=2)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
+    n: int = Field(default=1, ge=1, le=128)
     stop: StopString | Annotated[list[StopString], Field(max_length=16)] = []
     ignore_eos: bool = False
 
@@ -107,7 +107,7 @@ class CompletionBody(Body):
         | Annotated[list[int], Field(min_length=1)]
         | Annotated[list[list[int]], Field(min_length=1)]
     )
-    logprobs: int | None = Field(None, ge=0, le=20)
+    logprobs: int | None = Field(default=None, ge=0, le=20)
 
     @property
     def prompts(self) -> list[str | list[int]]:
@@ -140,9 +140,9 @@ class Message(Rim):
 
 class ChatBody(Body):
     messages: list[Message] = Field(min_length=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: bool = False
-    top_logprobs: int = Field(0, ge=0, le=20)
+    top_logprobs: int = Field(default=0, ge=0, le=20)
 
 
 AnyBody = TypeVar("AnyBody", CompletionBody, ChatBody)

@@ -100,7 +100,7 @@ async def _live(service: Service, plan: Plan, stopped: _Stopped) -> int:
     try:
         engine = (await starting).engine
     except LoadError as error:
-        log.error("cannot-load", reason=str(error), exit_code=error.exit_code)
+        log.error("cannot-load", reason=str(error), hint=error.hint, exit_code=error.exit_code)
         return error.exit_code
     dying = asyncio.create_task(service.death())
     await _first(dying, stopped.once)

@@ -118,6 +118,7 @@ class Double:
     dtype: str = "float32"
     failure: str | None = None
     error: str | None = None  # of every request, at its second step
+    dies_at: tuple[int, str] | None = None  # step, reason
     seen: list[Request] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
     steps: int = 0
@@ -188,6 +189,9 @@ class Double:
                 for one in list(self._running.values()):
                     self._step(one)
                 self.steps += 1
+                if self.dies_at is not None and self.steps == self.dies_at[0]:
+                    self.failure = self.dies_at[1]
+                    return
             time.sleep(self.step_s)
 
     def _step(self, one: _Running) -> None:

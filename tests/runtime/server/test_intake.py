@@ -1,0 +1,38 @@
+"""From a body to engine requests: seeds and limits."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddtree.server.intake import choice_seed, completion
+from ddtree.server.protocol import CompletionBody
+from tests.runtime.server.double import Double, loaded
+
+seeds = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(seeds)
+def test_the_seeds_of_choices_are_distinct_and_fit_the_device(seed: int) -> None:
+    made = [choice_seed(seed, choice) for choice in range(128)]
+    assert len(set(made)) == 128
+    assert all(0 <= one < 2**63 for one in made)
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_the_first_choice_has_the_seed_that_was_asked_for(seed: int) -> None:
+    assert choice_seed(seed, 0) == seed
+
+
+def test_neighbouring_seeds_share_no_choice() -> None:
+    made = [choice_seed(seed, choice) for seed in range(100) for choice in range(16)]
+    assert len(set(made)) == len(made)
+
+
+def test_a_prompt_in_a_list_is_answered_as_it_is_alone() -> None:
+    model = loaded(Double())
+    both = completion(CompletionBody(model="m", prompt=["a", "b"], n=2, seed=5), model)
+    alone = completion(CompletionBody(model="m", prompt="b", n=2, seed=5), model)
+    assert [request.sampling for request in both.requests[2:]] == [
+        request.sampling for request in alone.requests
+    ]
