@@ -71,12 +71,13 @@ def baseline(cell: Cell, ordered: Sequence[Cell]) -> Cell | None:
 
 
 def configured(deployment: Deployment, variant: Variant) -> Deployment:
-    """`deployment` with the decoding of `variant`; everything else stays as it is."""
+    """`deployment` with the decoding and graphs of `variant`; the rest stays as it is."""
     had = deployment.decoding
     try:
         decoding = Decoding(
             mode=variant.mode,
             budget=had.budget if variant.budget is None else variant.budget,
+            adaptive=variant.adaptive,
             drafter=had.drafter,
         )
     except ValidationError as wrong:
@@ -84,7 +85,8 @@ def configured(deployment: Deployment, variant: Variant) -> Deployment:
             f"variant `{variant.name}` does not fit the deployment: {wrong.errors()[0]['msg']}",
             hint="name a `drafter` under `decoding` in the inventory, then `ddops deploy`",
         ) from wrong
-    return deployment.model_copy(update={"decoding": decoding})
+    graphs = variant.graphs or deployment.graphs
+    return deployment.model_copy(update={"decoding": decoding, "graphs": graphs})
 
 
 def estimate_s(matrix: Matrix, measured: Sequence[Cell]) -> float:

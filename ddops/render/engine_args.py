@@ -9,7 +9,7 @@ from ddops.spec.deployment import Decoding, Deployment, Weights
 
 class Argument(Word):
     flag: str
-    value: str
+    value: str  # empty for a switch
     why: str
 
 
@@ -39,13 +39,15 @@ def engine_arguments(deployment: Deployment, model: str, drafter: str | None) ->
     ]
     if limits.kv_tokens is not None:
         found.append(_number("--kv-tokens", limits.kv_tokens, "size of the cache"))
+    if deployment.graphs == "off":
+        found.append(Argument(flag="--graphs", value="off", why="eager, as asked"))
     if deployment.threads is not None:
         found.append(_number("--threads", deployment.threads, "CPU threads"))
     return found
 
 
 def engine_argv(python: str, arguments: list[Argument]) -> tuple[str, ...]:
-    flags = (word for one in arguments for word in (one.flag, one.value))
+    flags = (word for one in arguments for word in (one.flag, one.value) if word)
     return (python, "-m", "ddtree", "serve", *flags)
 
 
@@ -60,6 +62,8 @@ def _decoding(decoding: Decoding, drafter: str | None) -> list[Argument]:
         return found
     if decoding.mode == "ddtree":
         found.append(_number("--budget", decoding.budget, "tree nodes besides the root"))
+    if decoding.adaptive:
+        found.append(Argument(flag="--adaptive", value="", why="each step takes what pays most"))
     if isinstance(decoding.drafter, Weights):
         value, why = drafter or "bundled", "trained for this model"
     else:

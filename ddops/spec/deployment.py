@@ -54,18 +54,23 @@ class Decoding(Word):
 
     mode: Mode = "ddtree"
     budget: int = Field(default=16, ge=1, le=256)
+    adaptive: bool = False  # ddtree: each step takes the budget up to `budget` that pays most
     drafter: Weights | Literal["prompt-lookup"] | None = None
 
     @model_validator(mode="after")
     def _speculation_needs_a_drafter(self) -> Decoding:
         if self.mode != "ar" and self.drafter is None:
             raise ValueError(f"mode {self.mode!r} needs a drafter")
+        if self.adaptive and not (self.mode == "ddtree" and isinstance(self.drafter, Weights)):
+            raise ValueError("an adaptive budget needs mode 'ddtree' and a drafter with weights")
         return self
 
     @property
     def label(self) -> str:
         """The name of this configuration in tables: `ar`, `chain`, `ddtree-b16`."""
-        return f"ddtree-b{self.budget}" if self.mode == "ddtree" else self.mode
+        if self.mode != "ddtree":
+            return self.mode
+        return f"ddtree-{'up-to-' if self.adaptive else ''}b{self.budget}"
 
 
 class Limits(Word):
@@ -97,5 +102,6 @@ class Deployment(Word):
     serving: Serving = Serving()
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    graphs: Literal["auto", "off"] = "auto"  # whole steps as CUDA graphs, or eager
     threads: int | None = Field(default=None, ge=1)  # CPU threads; None: all cores
     ready_timeout_s: float = Field(default=300.0, gt=0)

@@ -18,6 +18,8 @@ class Variant(Word):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
     mode: Mode
     budget: int | None = Field(default=None, ge=1, le=256)
+    adaptive: bool = False
+    graphs: Literal["auto", "off"] | None = None
 
 
 class Load(Word):

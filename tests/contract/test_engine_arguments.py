@@ -37,6 +37,7 @@ deployments = st.builds(
     serving=st.builds(Serving, port=st.integers(1, 65535)),
     dtype=st.sampled_from(["auto", "float32", "bfloat16"]),
     device=st.sampled_from(["auto", "cpu", "cuda"]),
+    graphs=st.sampled_from(["auto", "off"]),
     threads=st.none() | st.integers(1, 512),
 )
 
@@ -70,6 +71,7 @@ def test_every_deployment_arrives_as_it_was_wished(wished: Deployment) -> None:
         wished.device,
         wished.threads,
     )
+    assert config.graphs == wished.graphs
     assert config.context_length == limits.context_length
     assert config.max_running_requests == limits.max_running_requests
     assert config.kv_tokens == limits.kv_tokens
@@ -85,6 +87,13 @@ def test_a_tree_has_the_budget_and_the_drafter_that_were_wished(wished: Deployme
     drafter = wished.decoding.drafter
     named = "bundled" if drafter == BUNDLED else "/box/drafter"
     assert config.drafter == (drafter if isinstance(drafter, str) else named)
+
+
+@given(deployments, st.integers(1, 256))
+def test_an_adaptive_budget_arrives(wished: Deployment, budget: int) -> None:
+    decoding = Decoding(mode="ddtree", budget=budget, adaptive=True, drafter=BUNDLED)
+    config, _ = understood(wished.model_copy(update={"decoding": decoding}))
+    assert (config.adaptive, config.budget) == (True, budget)
 
 
 def test_both_halves_know_the_same_modes() -> None:
