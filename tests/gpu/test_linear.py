@@ -1,0 +1,63 @@
+"""On a GPU in bf16, a row of a product has the same bits whatever rows are beside it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ddtree.ops.linear import gated_linear, launch, linear
+
+pytestmark = pytest.mark.gpu
+WEIGHTS = [
+    (960, 576),
+    (576, 576),
+    (576, 1536),
+    (576, 2880),
+    (4096, 4096),
+    (4096, 12288),
+    (1000, 200),
+]
+
+
+def data(n: int, k: int, rows: int = 300) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(n + k)
+    x = torch.randn(rows, k, device="cuda").bfloat16()
+    return x, (torch.randn(n, k, device="cuda") / k**0.5).bfloat16()
+
+
+@pytest.mark.parametrize(("n", "k"), WEIGHTS, ids=str)
+def test_rows_do_not_know_each_other(n: int, k: int) -> None:
+    x, weight = data(n, k)
+    residual = torch.randn(300, n, device="cuda").bfloat16()
+    every = linear(x, weight, residual)
+    exact = x.float() @ weight.float().T + residual.float()
+    assert (every.float() - exact).norm() / exact.norm() < 5e-3
+    for m in (1, 2, 9, 16, 17, 33, 64, 65, 100, 128, 129):
+        assert torch.equal(linear(x[:m], weight, residual[:m]), every[:m]), m
+    for row in (7, 200):
+        assert torch.equal(linear(x[row, None], weight, residual[row, None])[0], every[row])
+    assert int(launch.counts(x.device).sum()) == 0
+
+
+@pytest.mark.parametrize(("n", "k"), [(1536, 576), (12288, 4096)], ids=str)
+def test_gated_rows_do_not_know_each_other(n: int, k: int) -> None:
+    x, weight = data(2 * n, k)
+    every = gated_linear(x, weight)
+    gate, up = (x.float() @ weight.float().T).chunk(2, -1)
+    exact = torch.nn.functional.silu(gate) * up
+    assert (every.float() - exact).norm() / exact.norm() < 5e-3
+    for m in (1, 9, 17, 33, 64, 65, 129):
+        assert torch.equal(gated_linear(x[:m], weight), every[:m]), m
+
+
+def test_the_head_gives_float32_and_no_tile_changes_a_bit() -> None:
+    x, weight = data(49152, 576, rows=65)
+    logits = linear(x, weight, dtype=torch.float32)
+    assert torch.equal(linear(x[:1], weight, dtype=torch.float32), logits[:1])
+    exact = x.float() @ weight.float().T
+    assert (logits - exact).norm() / exact.norm() < 1e-5
+    for rows, tokens, warps in ((64, 16, 4), (64, 64, 4), (128, 32, 4), (128, 64, 8)):
+        out = torch.full_like(logits, float("nan"))
+        blocks = launch.Blocks(rows, tokens, warps, stages=3, whole=False)
+        launch.run(x, weight, out, launch.PLAIN, blocks=blocks)
+        assert torch.equal(out, logits), blocks

@@ -1,0 +1,134 @@
+"""On a GPU, what surrounds attention and products equals its torch reference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ddtree.core.batch import DraftTree, Marginals, Verdict
+from ddtree.ops.kv_commit import commit_slots, kv_commit
+from ddtree.ops.rms_norm import rms_norm
+from ddtree.ops.rope_kv import rope_kv, write_context
+from ddtree.ops.sample import Narrowing, sample, uniform
+from ddtree.ops.tree_accept import tree_accept
+from ddtree.ops.tree_build import tree_build
+
+pytestmark = pytest.mark.gpu
+
+
+def marginals(rows: int, deep: int, wide: int, levels: int) -> Marginals:
+    """Few levels make ties common."""
+    generator = torch.Generator().manual_seed(rows + wide)
+    raw = torch.randint(0, levels, (rows, deep, wide), generator=generator).float()
+    logprobs = torch.log_softmax(raw, -1).sort(-1, descending=True).values
+    tokens = torch.rand(rows, deep, 1000, generator=generator).argsort(-1)[..., :wide]
+    return Marginals(tokens.contiguous(), logprobs)
+
+
+def likely(tree: DraftTree) -> torch.Tensor:
+    """Choices of the target that often are a child's token."""
+    chosen = tree.tokens.clone()
+    for row in range(chosen.shape[0]):
+        for node in range(chosen.shape[1] - 1, 0, -1):
+            if (node * 7 + row) % 3:
+                chosen[row, max(int(tree.parents[row, node]), 0)] = tree.tokens[row, node]
+    return chosen
+
+
+@pytest.mark.parametrize("budget", [1, 8, 12, 16, 32, 64, 256])
+@pytest.mark.parametrize("levels", [2, 5, 10**6])
+def test_trees_paths_and_caches_equal_the_references(budget: int, levels: int) -> None:
+    rows, deep = 5, 15
+    given = marginals(rows, deep, budget, levels)
+    root = torch.arange(rows) + 5
+    expected = tree_build(root, given, budget)
+    got = tree_build(root.cuda(), Marginals(given.tokens.cuda(), given.logprobs.cuda()), budget)
+    for field in ("tokens", "parents", "depths", "ancestors", "scores"):
+        assert torch.equal(getattr(got, field).cpu(), getattr(expected, field)), field
+
+    nodes = max(2, budget // 2)  # a prefix of the built tree is verified
+    chosen = likely(expected.prefix(nodes))
+    verdict = tree_accept(expected.prefix(nodes), chosen, deep)
+    on_gpu: Verdict = tree_accept(got.prefix(nodes), chosen.cuda(), deep)
+    assert torch.equal(on_gpu.path.cpu(), verdict.path)
+    assert torch.equal(on_gpu.length.cpu(), verdict.length)
+    assert torch.equal(on_gpu.tokens.cpu(), verdict.tokens)
+
+    start = torch.randint(0, 30, (rows,))
+    table = (torch.randperm(rows * 20) + 1).reshape(rows, 20)
+    moves = commit_slots(start, table, 16, verdict.path, verdict.length)
+    on_gpu_moves = commit_slots(start.cuda(), table.cuda(), 16, on_gpu.path, on_gpu.length)
+    cache = torch.randn(3, 2, (rows * 20 + 1) * 16, 3, 64).bfloat16()
+    moved = cache.cuda()
+    kv_commit(moved, *on_gpu_moves)
+    kv_commit(cache, *moves)
+    assert torch.equal(moved.cpu(), cache)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "dim"), [(9, 3, 64), (32, 8, 128)])
+@pytest.mark.parametrize("eps", [None, 1e-6], ids=["plain", "normed"])
+def test_rotary_keys_and_values_reach_their_slots(
+    heads: int, kv_heads: int, dim: int, eps: float | None
+) -> None:
+    torch.manual_seed(dim)
+    joint = torch.randn(2, 7, heads + 2 * kv_heads, dim).bfloat16()
+    angle = torch.rand(2, 7, 1, dim // 2) * 6
+    cos, sin = torch.cat([angle.cos()] * 2, -1), torch.cat([-angle.sin(), angle.sin()], -1)
+    slots = torch.randperm(40)[:14].reshape(2, 7)
+    weight = torch.randn(heads + kv_heads, dim).bfloat16()
+    norm = None if eps is None else (weight, eps)
+    there = (norm[0].cuda(), norm[1]) if norm else None
+    cache = torch.full((2, 40, kv_heads, dim), float("nan")).bfloat16()
+    filled = cache.cuda()
+    q = rope_kv(joint, (cos, sin), (cache[0], cache[1]), slots, norm)
+    angles = (cos.cuda(), sin.cuda())
+    on_gpu = rope_kv(joint.cuda(), angles, (filled[0], filled[1]), slots.cuda(), there)
+    close(on_gpu, q)
+    close(filled, cache)
+
+    context = torch.randn(2, 7, 5, 2, kv_heads, dim).bfloat16()
+    norms = (torch.randn(5, kv_heads, dim).bfloat16(), 1e-6)
+    pool = torch.full((5, 2, 40, kv_heads, dim), float("nan")).bfloat16()
+    pool_there = pool.cuda()
+    write_context(context, (cos, sin), pool, slots, norms)
+    write_context(context.cuda(), angles, pool_there, slots.cuda(), (norms[0].cuda(), 1e-6))
+    close(pool_there, pool)
+
+
+def close(got: torch.Tensor, expected: torch.Tensor) -> None:
+    """Equal to one unit in the last place of bf16, NaN where NaN."""
+    torch.testing.assert_close(got.cpu(), expected, rtol=8e-3, atol=1e-3, equal_nan=True)
+
+
+@pytest.mark.parametrize("width", [576, 2880, 4096])
+def test_norms_agree_and_rows_do_not_know_each_other(width: int) -> None:
+    x = torch.randn(33, width).bfloat16()
+    delta, weight = torch.randn(33, width).bfloat16(), torch.randn(width).bfloat16()
+    summed, here = x.cuda(), x.clone()
+    got = rms_norm(summed, weight.cuda(), 1e-5, delta=delta.cuda())
+    close(got, rms_norm(here, weight, 1e-5, delta=delta))
+    assert torch.equal(summed.cpu(), here)
+    assert torch.equal(rms_norm(summed[3:4], weight.cuda(), 1e-5), got[3:4])
+
+
+@pytest.mark.parametrize("vocabulary", [777, 49152])
+def test_draws_equal_the_reference_but_at_the_edges_of_float32(vocabulary: int) -> None:
+    torch.manual_seed(vocabulary)
+    rows, nodes = 6, 40
+    logits = torch.randn(rows, nodes, vocabulary) * 3
+    temperature = torch.tensor([0.0, 0.6, 1.0, 1.3, 0.9, 0.0])
+    top_p = torch.tensor([1.0, 0.9, 1.0, 0.5, 0.95, 0.5])
+    narrowing = Narrowing(torch.tensor([0, 0, 20, 5, 0, 9]), torch.tensor([0, 0, 0, 0, 0.02, 0]))
+    draw = uniform(torch.arange(rows).unsqueeze(1), torch.arange(nodes).expand(rows, -1))
+    there = uniform(
+        torch.arange(rows).unsqueeze(1).cuda(), torch.arange(nodes).expand(rows, -1).cuda()
+    )
+    assert torch.equal(there.cpu(), draw)
+    extra = Narrowing(narrowing.top_k.cuda(), narrowing.min_p.cuda())
+    for method in ("greedy", "full", "nucleus"):
+        expected = sample(logits, temperature, top_p, draw, method=method, narrowing=narrowing)
+        got = sample(
+            logits.cuda(), temperature.cuda(), top_p.cuda(), there, method=method, narrowing=extra
+        )
+        assert (got.cpu() != expected).sum() <= (0 if method == "greedy" else 1)
+        assert torch.equal(got[0].cpu(), logits[0].argmax(-1))
