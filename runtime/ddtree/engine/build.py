@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -45,8 +44,7 @@ def build(config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = N
     chooser = None
     with torch.inference_mode():
         if graphs and config.drafter != "prompt-lookup":
-            sampled = [replace(bucket, greedy=False) for bucket in buckets]
-            stepper.capture([*buckets, *sampled])
+            stepper.capture(buckets)
         if config.adaptive:
             chooser = BudgetChooser(StepTimes(stepper.measure(buckets)))
     return Engine(config, Runner(config, stepper, lag=lag, chooser=chooser), Scheduler(capacity))

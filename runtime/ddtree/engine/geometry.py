@@ -6,7 +6,7 @@ from ddtree.config import EngineConfig
 from ddtree.speculate import lookup
 from ddtree.speculate.seam import Models
 
-LADDER = (1, 4, 8, 12, 16, 24, 32, 48, 64, 128, 256)  # budgets that an adaptive step may choose
+LADDER = (4, 8, 16, 32, 64, 128)  # budgets that an adaptive step may choose below its largest
 
 
 def step_budgets(config: EngineConfig, models: Models) -> tuple[int, ...]:

@@ -25,7 +25,6 @@ TIMED_STEPS = 5  # steps a bucket is timed over; the median counts
 class Bucket:
     batch: int
     budget: int  # 0 is autoregressive
-    greedy: bool = True  # no row samples
 
 
 @dataclass(frozen=True)
@@ -115,8 +114,8 @@ class Stepper:
         pool = torch.cuda.graph_pool_handle()
         for bucket in sorted(buckets, reverse=True):
             index = self._padding(bucket.batch)
-            method: Method = "greedy" if bucket.greedy else "nucleus"
-            launch = Launch([], bucket.budget, method, longest=self.state.longest)
+            # the kernel that filters also serves greedy rows, so one graph serves every request
+            launch = Launch([], bucket.budget, "nucleus", longest=self.state.longest)
             self._eager(index, launch)  # compiles kernels
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
@@ -128,9 +127,9 @@ class Stepper:
         """The smallest captured bucket that holds this step."""
         if launch.tree is not None:
             return None
-        budget, greedy = launch.budget, launch.method == "greedy"
-        able = [b for b in self._captured if (b.budget, b.greedy) == (budget, greedy)]
-        return min((b for b in able if b.batch >= len(launch.rows)), default=None)
+        batch, budget = len(launch.rows), launch.budget
+        able = [b for b in self._captured if b.batch >= batch and b.budget == budget]
+        return min(able, default=None)
 
     def launch(self, launch: Launch) -> Ticket:
         """Start one step for these rows."""
