@@ -66,20 +66,26 @@ def whole_choice(ask: Ask, index: int, pieces: Sequence[Piece]) -> Json:
     return said
 
 
-def usage(counts: Counts, *, final: bool) -> Json:
-    said: Json = {
-        "prompt_tokens": counts.prompt,
-        "completion_tokens": counts.completion,
-        "total_tokens": counts.prompt + counts.completion,
+def usage(prompt: int, completion: int) -> Json:
+    """So far, in every chunk of a stream whose client counts tokens."""
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
     }
-    if final:
-        found = counts.speculation
-        said["completion_tokens_details"] = {
-            "accepted_prediction_tokens": found.accepted,
-            "rejected_prediction_tokens": found.drafted - found.accepted,
-        }
-        said["speculative"] = speculative(found)
-    return said
+
+
+def final_usage(counts: Counts) -> Json:
+    found = counts.speculation
+    details = {
+        "accepted_prediction_tokens": found.accepted,
+        "rejected_prediction_tokens": found.drafted - found.accepted,
+    }
+    return {
+        **usage(counts.prompt, counts.completion),
+        "completion_tokens_details": details,
+        "speculative": speculative(found),
+    }
 
 
 def speculative(found: Speculation) -> Json:

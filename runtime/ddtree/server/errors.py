@@ -44,6 +44,9 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
 
 
 def refused(error: RequestError) -> ApiError:
+    """The engine blames itself by the parameter `engine`: it stopped since it was last asked."""
+    if error.param == "engine":
+        return engine_failed(error.message)
     return bad_request(error.message, error.param, "invalid_value")
 
 

@@ -56,10 +56,14 @@ class Exchange:
                 if self._choices[index].finish is None
             ]
 
+    @property
+    def completion_tokens(self) -> int:
+        return sum(choice.tokens for choice in self._choices)
+
     def counts(self) -> Counts:
         return Counts(
             prompt=self.ask.prompt_tokens,
-            completion=sum(choice.tokens for choice in self._choices),
+            completion=self.completion_tokens,
             speculation=total(choice.speculation for choice in self._choices),
         )
 

@@ -30,11 +30,17 @@ class Wish:
 
 @dataclass
 class Clock:
-    """Monotonic seconds."""
+    """Monotonic seconds, and the tokens that came with the first."""
 
     asked: float
     first: float | None = None
+    first_tokens: int = 0
     last: float = 0.0
+
+    def hear(self, tokens: int) -> None:
+        self.last = time.monotonic()
+        if self.first is None:
+            self.first, self.first_tokens = self.last, tokens
 
 
 def generate(config: EngineConfig, wish: Wish) -> int:
@@ -72,8 +78,7 @@ def _answer(loaded: Loaded, request: Request) -> int:
     choice = Choice(loaded.tokenizer, (), request.stop_token_ids)
     while choice.finish is None:
         output = outputs.get()
-        clock.last = time.monotonic()
-        clock.first = clock.first or clock.last
+        clock.hear(len(output.tokens))
         if output.finish in (Finish.ERROR, Finish.ABORT):
             sys.stderr.write(f"\nerror: {output.error or 'the engine stopped'}\n")
             return DIED
@@ -94,8 +99,8 @@ def _counters(choice: Choice, prompt: int, clock: Clock) -> str:
         f"answer {choice.tokens} tokens ({choice.finish})",
     ]
     if clock.last > first:
-        # The tokens that came with the first are not counted: their time is the prompt's.
-        said.append(f"{(choice.tokens - 1) / (clock.last - first):.1f} tokens/s after it")
+        later = choice.tokens - clock.first_tokens
+        said.append(f"{later / (clock.last - first):.1f} tokens/s after the first")
     found = choice.speculation
     if found.verify_steps:
         accept = 1 + found.accepted / found.verify_steps

@@ -139,6 +139,7 @@ def _counters(stats: StatsLike) -> Iterator[Metric]:
     for name, help_, value in (
         ("prompt_tokens", "Prompt tokens taken in", stats.prompt_tokens),
         ("generation_tokens", "Tokens generated", stats.generation_tokens),
+        ("num_preemptions", "Requests that lost their place and began again", stats.preemptions),
         ("spec_decode_num_drafts", "Verify steps of all sequences", found.verify_steps),
         ("spec_decode_num_draft_tokens", "Nodes verified besides the root", found.drafted),
         ("spec_decode_num_accepted_tokens", "Drafted tokens accepted", found.accepted),

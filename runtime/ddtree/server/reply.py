@@ -19,6 +19,7 @@ from ddtree.server.choice import Piece
 from ddtree.server.errors import ApiError
 from ddtree.server.exchange import Exchange
 
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _DONE = b"data: [DONE]\n\n"
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -68,7 +69,7 @@ class Whole(Reply):
         return {
             **answer.head(ask, chunk=False),
             "choices": [answer.whole_choice(ask, index, parts) for index, parts in enumerate(said)],
-            "usage": answer.usage(self.exchange.counts(), final=True),
+            "usage": answer.final_usage(self.exchange.counts()),
         }
 
 
@@ -97,7 +98,7 @@ class Stream(Reply):
             if choices:
                 await send(_body(b"".join(self._events(choices))))
         if ask.include_usage:
-            usage = answer.usage(self.exchange.counts(), final=True)
+            usage = answer.final_usage(self.exchange.counts())
             chunk = {**answer.head(ask, chunk=True), "choices": [], "usage": usage}
             await send(_body(_event(chunk)))
 
@@ -109,7 +110,7 @@ class Stream(Reply):
         ask = self.exchange.ask
         body = answer.head(ask, chunk=True)
         if ask.running_usage:
-            body["usage"] = answer.usage(self.exchange.counts(), final=False)
+            body["usage"] = answer.usage(ask.prompt_tokens, self.exchange.completion_tokens)
         elif ask.include_usage:
             body["usage"] = None
         return [_event({**body, "choices": [choice]}) for choice in choices]
@@ -122,7 +123,7 @@ async def _gone(receive: Receive) -> None:
 
 
 def _event(body: Json) -> bytes:
-    return b"data: %b\n\n" % json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    return b"data: %b\n\n" % _JSON.encode(body).encode()
 
 
 def _body(data: bytes) -> Message:

@@ -29,6 +29,8 @@ from ddtree.server.seam import Loaded
 from ddtree.server.service import Identity, Service
 
 CLOSE_S = 3  # for connections that do not close, and for the engine's last step
+# Longer than clients keep an idle connection, or they send into one that is just being closed.
+KEEP_ALIVE_S = 75
 WARM_UP_TOKENS = 8  # more than one, so that a draft is verified too
 
 
@@ -79,6 +81,7 @@ async def _serve(sock: socket.socket, plan: Plan) -> int:
             log_config=None,
             access_log=False,
             lifespan="off",
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=CLOSE_S,
         )
     )

@@ -32,6 +32,7 @@ def test_the_names_and_numbers_of_the_seam() -> None:
         "ddtree:kv_cache_usage_perc": 0,
         "ddtree:prompt_tokens_total": 8,
         "ddtree:generation_tokens_total": 14 + 7,
+        "ddtree:num_preemptions_total": 0,
         "ddtree:request_success_total[stop]": 1,
         "ddtree:request_success_total[length]": 1,
         "ddtree:spec_decode_num_drafts_total": 5 + 3,
