@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddops.cli.options import BoxName, Json, Quiet, Verbose
+from ddops.cli.options import BoxName, Json, Pin, Quiet, Verbose
 from ddops.cli.output import Output, table
 
 if TYPE_CHECKING:
@@ -14,9 +14,15 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    box: BoxName = "local", json: Json = False, quiet: Quiet = False, verbose: Verbose = False
+    box: BoxName = "local",
+    pin: Pin = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Look at a box: machine, Python, GPUs, weights, port, service. Changes nothing.
+
+    The key of a box behind SSH is recorded in inventories/known_hosts at first contact.
 
     \b
     Example:
@@ -26,7 +32,7 @@ def inspect(
     from ddops.flows.site import opened
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
-    with opened(box) as site:
+    with opened(box, pin=pin) as site:
         seen = look(site)
     out.result(seen.model_dump(mode="json"), _draw(seen))
 

@@ -9,6 +9,12 @@ import typer
 BoxName = Annotated[
     str, typer.Argument(metavar="[BOX]", help="An inventory by name, or the path of its YAML file.")
 ]
+Pin = Annotated[
+    str | None,
+    typer.Option(
+        "--pin", metavar="SHA256:…", help="The fingerprint that the box's own key must have."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before changing the box.")]

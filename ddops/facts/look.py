@@ -7,15 +7,17 @@ from ddops.facts import gpu, health, port, python, service, system, weights
 from ddops.host.base import Host
 from ddops.host.open import place_of
 from ddops.spec.box import Box
-from ddops.spec.command import Run
+from ddops.spec.command import Result, Run
 from ddops.spec.deployment import Serving, Weights
 from ddops.spec.layout import layout
 from ddops.spec.observed import Health, Holding, Observed, Python, Service, System
 from ddops.spec.place import Place
 
+_NO_PROGRAM = 127
+
 
 def look(host: Host, box: Box) -> Observed:
-    place, wish = place_of(box), box.deployment
+    place, wish = place_of(host, box), box.deployment
     machine = look_system(host, place)
     drafter = wish.decoding.drafter
     running = look_service(host, place, machine)
@@ -32,7 +34,7 @@ def look(host: Host, box: Box) -> Observed:
 
 
 def _health(host: Host, serving: Serving) -> Health:
-    return health.look(base_url(serving), api_key(host, serving))
+    return health.look(way_to(host, serving), api_key(host, serving))
 
 
 def look_system(host: Host, place: Place) -> System:
@@ -40,7 +42,13 @@ def look_system(host: Host, place: Place) -> System:
 
 
 def look_python(host: Host, place: Place) -> Python:
-    return python.parse(_said(host, python.command(place.engine_python)))
+    result = host.run(python.command(place.engine_python))
+    if result.code == _NO_PROGRAM:
+        raise HostError(
+            f"there is no {place.engine_python} on box `{place.box}`",
+            hint="name an interpreter that has ddops and the engine as `python` in the inventory",
+        )
+    return python.parse(_checked(result, "look at the engine's Python"))
 
 
 def look_service(host: Host, place: Place, machine: System) -> Service:
@@ -64,9 +72,18 @@ def look_weights(host: Host, place: Place, wanted: Weights) -> Holding | None:
 
 
 def base_url(serving: Serving) -> str:
-    """How this machine reaches the service; a wildcard address is reached by loopback."""
-    address = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}
-    return f"http://{address.get(serving.address, serving.address)}:{serving.port}"
+    """Of the service, as its own box reaches it; a wildcard address is reached by loopback."""
+    return f"http://{_address(serving)}:{serving.port}"
+
+
+def way_to(host: Host, serving: Serving) -> str:
+    """The same for this machine: over SSH it is a port of ours that leads there."""
+    return f"http://{host.way(_address(serving), serving.port)}"
+
+
+def _address(serving: Serving) -> str:
+    loopback = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}
+    return loopback.get(serving.address, serving.address)
 
 
 def api_key(host: Host, serving: Serving) -> str | None:
@@ -86,11 +103,14 @@ def _present(holding: Holding | None) -> Holding:
 
 
 def _said(host: Host, command: Run) -> str:
-    result = host.run(command)
+    return _checked(host.run(command), command.why)
+
+
+def _checked(result: Result, why: str) -> str:
     if not result.ok:
         raise HostError(
-            f"looking at the box failed: `{command.argv[0]}` ended with exit code {result.code}",
+            f"looking at the box failed: `{result.argv[0]}` ended with exit code {result.code}",
             detail=result.stderr.strip() or None,
-            hint=f"it wanted to: {command.why}",
+            hint=f"it wanted to: {why}",
         )
     return result.stdout

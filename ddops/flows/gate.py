@@ -6,7 +6,7 @@ import time
 
 from ddops.errors import ServiceError
 from ddops.facts import health
-from ddops.facts.look import api_key, base_url, look_service, look_system
+from ddops.facts.look import api_key, look_service, look_system, way_to
 from ddops.flows.logs import log_tail
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
@@ -29,13 +29,14 @@ MEANING = {
 }
 TAIL = 30  # lines of log in a verdict
 _POLL_S = 0.15
+_LONGEST_POLL_S = 1.0  # asking costs processor time, which a loading model on a CPU needs
 _QUEUED_S = 2.0  # systemd may still say `inactive` while the start job waits in its queue
 
 
 def wait(site: Site, deployment: Deployment, voice: Voice) -> Service:
     """Returns at the first token. Raises `ServiceError` at once when the process ends."""
     serving = deployment.serving
-    url, key = base_url(serving), api_key(site.host, serving)
+    url, key = way_to(site.host, serving), api_key(site.host, serving)
     machine = look_system(site.host, site.place)
     began, status = time.monotonic(), ""
     with voice.step(f"wait for {deployment.model.name} to generate its first token"):
@@ -52,7 +53,7 @@ def wait(site: Site, deployment: Deployment, voice: Voice) -> Service:
                 voice.detail(f"  {elapsed:.1f} s: {status}")
             if elapsed > deployment.ready_timeout_s:
                 raise _never_ready(site, status, elapsed)
-            time.sleep(_POLL_S)
+            time.sleep(min(max(_POLL_S, elapsed / 10), _LONGEST_POLL_S))
 
 
 def _ended(seen: Service, elapsed: float) -> bool:

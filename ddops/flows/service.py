@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from ddops.facts.look import api_key, base_url, look
+from ddops.facts.look import api_key, look, way_to
 from ddops.flows import gate
 from ddops.flows.deploy import perform
 from ddops.flows.logs import log_tail as log_tail
@@ -29,7 +29,7 @@ class Served:
     """A service that has passed its gate."""
 
     deployment: Deployment
-    base_url: str  # without a path: `http://127.0.0.1:8421`
+    base_url: str  # for this machine, without a path: `http://127.0.0.1:8421`
     api_key: str | None = field(repr=False)
     unit: str  # the rendered unit, as it lies on the box
     unit_sha256: str
@@ -61,7 +61,7 @@ def switch(host: Host, box: Box, deployment: Deployment, *, voice: Voice | None 
     assert ready.pid is not None, "a service that passed its gate has a process"
     return Served(
         deployment=deployment,
-        base_url=base_url(deployment.serving),
+        base_url=way_to(host, deployment.serving),
         api_key=api_key(host, deployment.serving),
         unit=rendered.unit,
         unit_sha256=rendered.unit_sha256,

@@ -25,7 +25,7 @@ class Site:
 
     @property
     def place(self) -> Place:
-        return place_of(self.box)
+        return place_of(self.host, self.box)
 
     def service(self) -> Service:
         return look.look_service(self.host, self.place, look.look_system(self.host, self.place))
@@ -40,10 +40,10 @@ class Site:
 
 
 @contextmanager
-def opened(name: str) -> Iterator[Site]:
-    """`name` is an inventory's name or path."""
+def opened(name: str, *, pin: str | None = None) -> Iterator[Site]:
+    """`name` is an inventory's name or path; `pin` the fingerprint that its key must have."""
     box = load_box(name)
-    host = open_host(box)
+    host = open_host(box, pin=pin)
     try:
         yield Site(host, box)
     finally:

@@ -8,7 +8,7 @@ import httpx
 
 from ddops.errors import ServiceError
 from ddops.facts import health
-from ddops.facts.look import api_key, base_url
+from ddops.facts.look import api_key, way_to
 from ddops.flows.site import Site
 from ddops.spec.base import Word
 from ddops.spec.deployment import Deployment
@@ -33,7 +33,7 @@ def ask(site: Site, deployment: Deployment) -> Answer:
         "temperature": 0.0,
     }
     key = api_key(site.host, serving)
-    with health.client(base_url(serving), key, _TIMEOUT_S) as session:
+    with health.client(way_to(site.host, serving), key, _TIMEOUT_S) as session:
         try:
             answer = session.post("/v1/chat/completions", json=question)
         except httpx.TransportError as error:

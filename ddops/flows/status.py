@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ddops.facts.health import server_info
-from ddops.facts.look import api_key, base_url, look
+from ddops.facts.look import api_key, base_url, look, way_to
 from ddops.flows.plan import render
 from ddops.flows.site import Site
 from ddops.spec.base import Word
@@ -33,8 +33,7 @@ class Status(Word):
 def status(site: Site) -> Status:
     seen, wish, proven = look(site.host, site.box), site.box.deployment, site.generation()
     url = base_url(wish.serving)
-    info = server_info(url, api_key(site.host, wish.serving)) if seen.health.alive else None
-    info = info or {}
+    info = _info(site) if seen.health.alive else {}
     drift: list[str] = []
     if seen.service.state != "absent":
         drift = differences(proven.deployment if proven else None, wish)
@@ -53,6 +52,11 @@ def status(site: Site) -> Status:
         deployed_at=proven.deployed_at if proven else None,
         drift=tuple(drift),
     )
+
+
+def _info(site: Site) -> dict[str, Any]:
+    serving = site.box.deployment.serving
+    return server_info(way_to(site.host, serving), api_key(site.host, serving)) or {}
 
 
 def differences(deployed: Deployment | None, wanted: Deployment) -> list[str]:

@@ -1,12 +1,17 @@
-"""The seam between ddops and a machine: five verbs, implemented by `local`, `ssh`, `scripted`."""
+"""The seam between ddops and a machine, implemented by `local`, `ssh`, `scripted`."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ddops.spec.command import Command, Result, Run
 
 Progress = Callable[[float, float | None], None]
 """Called with (done, total or None) in the command's own unit: bytes for a fetch."""
+
+
+class Held(Exception):
+    """Somebody else holds the lock; the text is what they signed it with."""
 
 
 class Host(Protocol):
@@ -19,6 +24,10 @@ class Host(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def home(self) -> str:
+        """The user's home folder there."""
+
     def run(self, command: Run) -> Result:
         """Run to the end and return the result, whatever the exit code."""
 
@@ -27,5 +36,14 @@ class Host(Protocol):
 
     def apply(self, command: Command, progress: Progress | None = None) -> Result | None:
         """Perform one command of a plan; raise `StepError` or `WeightsError` when it fails."""
+
+    def way(self, address: str, port: int) -> str:
+        """`ADDRESS:PORT` for this machine, of what is `address`:`port` for that one."""
+
+    def hold(self, path: str, text: str) -> AbstractContextManager[None]:
+        """Hold the lock file at `path`, signed with `text`. Raises `Held`.
+
+        Whatever ends the holder gives the lock back: there are no stale ones.
+        """
 
     def close(self) -> None: ...

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import time
 import zipfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ddops.errors import HostError, StepError, WeightsError
 from ddops.host import atomic, fetch, manifest
-from ddops.host.base import Progress
+from ddops.host.base import Held, Progress
 from ddops.spec.command import Command, Extract, Fetch, Put, Result, Run
 
 _CHUNK = 1 << 20  # bytes
@@ -22,6 +24,10 @@ _TAIL = 20  # lines of a failed command's output in its error
 
 class Local:
     name = "local"
+
+    @property
+    def home(self) -> str:
+        return str(Path.home())
 
     def run(self, command: Run) -> Result:
         """A program that does not exist is exit code 127, as a shell would say."""
@@ -66,6 +72,22 @@ class Local:
             case Extract():
                 _extract(command, tell)
         return None
+
+    def way(self, address: str, port: int) -> str:
+        return f"{address}:{port}"
+
+    @contextmanager
+    def hold(self, path: str, text: str) -> Iterator[None]:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with Path(path).open("a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Held(Path(path).read_text("utf-8")) from None
+            file.truncate(0)
+            file.write(text)
+            file.flush()
+            yield
 
     def close(self) -> None:
         pass

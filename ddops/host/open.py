@@ -8,23 +8,54 @@ from pathlib import Path
 
 from platformdirs import user_config_dir, user_data_dir
 
-from ddops.errors import HostError
 from ddops.host.base import Host
 from ddops.host.local import Local
 from ddops.spec.box import Box
 from ddops.spec.place import Place
 
 
-def open_host(box: Box) -> Host:
+def open_host(box: Box, *, pin: str | None = None) -> Host:
+    """`pin` is the fingerprint that the box's own key must have. Nothing is connected yet."""
     if box.reach.via == "local":
         return Local()
-    raise HostError(
-        f"box `{box.name}` is reached by {box.reach.via}, which this version cannot do",
-        hint="log in to it, install ddops there, and deploy it as `via: local`",
+    from ddops.host import known_hosts, ssh  # 0.2 s that a local box need not pay
+
+    keys = known_hosts.KnownHosts(
+        known_hosts.default_path(),
+        box.name,
+        tell=_tell,
+        pin=pin,
+        user_file=Path("~/.ssh/known_hosts").expanduser(),
+    )
+    return ssh.Ssh(box.name, box.reach, keys)
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def place_of(host: Host, box: Box) -> Place:
+    return _local_place(box) if box.reach.via == "local" else _far_place(host, box)
+
+
+def _far_place(host: Host, box: Box) -> Place:
+    """This machine's environment says nothing about another one."""
+    root = _below(host.home, box.state_dir or "~/.local/share/ddops")
+    python = _below(host.home, box.python or f"{root}/venv/bin/python")
+    return Place(
+        root=root,
+        box=box.name,
+        python=python,
+        engine_python=python,
+        user_units=f"{host.home}/.config/systemd/user",
     )
 
 
-def place_of(box: Box) -> Place:
+def _below(home: str, path: str) -> str:
+    return f"{home}/{path[2:]}" if path.startswith("~/") else path
+
+
+def _local_place(box: Box) -> Place:
     """`DDOPS_HOME` moves the state of a box, `DDOPS_PYTHON` names the engine's interpreter."""
     default = os.environ.get("DDOPS_HOME") or user_data_dir("ddops")
     root = Path(box.state_dir or default).expanduser().absolute()
@@ -32,7 +63,7 @@ def place_of(box: Box) -> Place:
         root=str(root),
         box=box.name,
         python=_python(),
-        engine_python=os.environ.get("DDOPS_PYTHON") or _python(),
+        engine_python=os.environ.get("DDOPS_PYTHON") or box.python or _python(),
         user_units=f"{user_config_dir('systemd')}/user",
     )
 

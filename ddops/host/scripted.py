@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from ddops.errors import StepError
@@ -17,6 +18,7 @@ class Scripted:
     answers: Mapping[str, str | Result] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     name: str = "scripted"
+    home: str = "/root"
     ran: list[str] = field(default_factory=list)  # the command lines of `run`
     applied: list[Command] = field(default_factory=list)
 
@@ -37,6 +39,12 @@ class Scripted:
         if not result.ok:
             raise StepError(f"`{command.line}` ended with exit code {result.code}")
         return result
+
+    def way(self, address: str, port: int) -> str:
+        return f"{address}:{port}"
+
+    def hold(self, path: str, text: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def close(self) -> None:
         pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from fabric import Connection
 from paramiko import Channel, SSHException, Transport
 
 from ddops.errors import HostError, StepError
-from ddops.host import connection, remote_files
+from ddops.host import connection, remote_files, remote_lock
 from ddops.host.base import Progress
 from ddops.host.channel import Lost, Said, TookTooLong, execute
 from ddops.host.connection import Patience
@@ -75,12 +75,14 @@ class Ssh:
         find = Run(argv=("sh", "-c", "cd && pwd"), why="find the home folder")
         return self.run(find).stdout.strip() or "/"
 
-    def forward(self, address: str, port: int) -> int:
-        """The port of this machine that leads to `address`:`port` as the box sees it."""
-        key = (address, port)
+    def way(self, address: str, port: int) -> str:
+        key = (address.strip("[]"), port)
         if key not in self._tunnels:
-            self._tunnels[key] = Tunnel(address, port, self._way)
-        return self._tunnels[key].port
+            self._tunnels[key] = Tunnel(*key, self._through)
+        return f"127.0.0.1:{self._tunnels[key].port}"
+
+    def hold(self, path: str, text: str) -> AbstractContextManager[None]:
+        return remote_lock.hold(self._channel(), path, text, self.name)
 
     def _result(self, command: Run) -> Result:
         began = time.monotonic()
@@ -179,7 +181,7 @@ class Ssh:
     def _session(self, transport: Transport) -> Channel:
         return transport.open_session(timeout=self.patience.connect_s)
 
-    def _way(self, address: str, port: int) -> Channel:
+    def _through(self, address: str, port: int) -> Channel:
         transport: Transport = self._open().transport
         seconds = self.patience.connect_s
         return transport.open_channel(

@@ -188,8 +188,8 @@ def test_a_port_of_the_box_is_reached_through_the_connection(shared: Box, hands:
     shared.write("/srv/www/index.html", "from the box")
     serve = "cd /srv/www && setsid python3 -m http.server -b 127.0.0.1 8421 >/dev/null 2>&1 &"
     hands.apply(sh(serve))
-    url = f"http://127.0.0.1:{hands.forward('127.0.0.1', 8421)}"
-    assert hands.forward("127.0.0.1", 8421) == int(url.rsplit(":", 1)[1])
+    url = f"http://{hands.way('127.0.0.1', 8421)}"
+    assert f"http://{hands.way('127.0.0.1', 8421)}" == url
     until = time.monotonic() + 10
     while True:
         try:

@@ -1,0 +1,166 @@
+"""`ddops inspect`, `plan` and `deploy` of a box behind SSH, from this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.box.box import Box
+from tests.box.operator import Operator
+from tests.checkout import ROOT
+from tests.ddops.machine import STANDIN
+
+HOME = "/root/.local/share/ddops/boxes/b300"
+SECRET = "s3cret-of-the-box"
+
+
+@dataclass
+class Site:
+    """An operator's project folder with one inventory, and the box that it describes."""
+
+    operator: Operator
+    box: Box
+
+    def __post_init__(self) -> None:
+        paths = f"{STANDIN}:{ROOT}"
+        python = f'#!/bin/sh\nPYTHONPATH="{paths}" exec "{sys.executable}" "$@"\n'
+        self.box.write("/srv/python", python, 0o755)
+        self.box.write("/srv/model.gguf", "weights")
+        self.box.write("/root/key", f"{SECRET}\n", 0o600)
+        self.inventory()
+
+    def inventory(self, **changes: Any) -> None:
+        deployment: dict[str, Any] = {
+            "engine": "ddtree",
+            "model": {"name": "stand-in", "weights": {"source": "file:/srv/model.gguf"}},
+            "decoding": {"mode": "ddtree", "budget": 16, "drafter": {"source": "bundled"}},
+            "serving": {"api_key_file": "~/key"},
+            "ready_timeout_s": 20,
+        }
+        about = {
+            "reach": {"via": "ssh", "host": self.box.address, "user": "root"},
+            "python": "/srv/python",
+            "deployment": {**deployment, **changes},
+        }
+        path = self.operator.home / "inventories" / "b300.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(yaml.safe_dump(about), "utf-8")
+
+    def ddops(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+        with self.start(verb, *words) as process:
+            out, err = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def start(self, verb: str, *words: str) -> subprocess.Popen[str]:
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("DDOPS_", "HF_"))}
+        return subprocess.Popen(
+            [sys.executable, "-m", "ddops", verb, "b300", *words],
+            cwd=self.operator.home,
+            env={**env, "NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def deployed(self) -> str:
+        done = self.ddops("deploy", "--yes")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.ddops("status", "--json").stdout)
+        return found
+
+
+@pytest.fixture
+def site(equipped: Box, operator: Operator) -> Site:
+    return Site(operator, equipped)
+
+
+def test_a_bare_box_serves_after_one_command_and_a_second_changes_nothing(site: Site) -> None:
+    planned = site.ddops("plan", "--json")
+    assert planned.returncode == 0, planned.stderr
+    assert "first contact with" in planned.stderr
+    commands = json.loads(planned.stdout)["commands"]
+    assert site.box.run("ls", HOME).returncode != 0  # a plan changes nothing
+
+    told = site.deployed()
+    assert "Paris is the capital of France." in told
+    assert site.box.must("systemctl", "is-active", "ddops-b300") == "active\n"
+    now = site.status()
+    assert (now["ready"], now["mode"], now["drift"]) == (True, "ddtree", [])
+    assert len(commands) == 5
+
+    began = time.monotonic()
+    again = site.ddops("deploy", "--yes")
+    assert "nothing to change" in again.stdout
+    assert time.monotonic() - began < 5.0
+    assert SECRET not in site.box.must("journalctl", "--no-pager") + again.stderr + told
+
+
+def test_a_box_is_looked_at_over_ssh(site: Site) -> None:
+    seen = json.loads(site.ddops("inspect", "--json").stdout)
+    assert seen["system"]["pid1"] == "systemd"
+    assert seen["python"]["engine"]
+    assert seen["service"] == {**seen["service"], "state": "absent", "kind": "systemd"}
+    assert "Debian" in seen["system"]["os"] or "Ubuntu" in seen["system"]["os"]
+
+
+def test_a_wrong_pin_is_refused_before_anything_is_asked(site: Site) -> None:
+    done = site.ddops("inspect", "--pin", "SHA256:other")
+    assert done.returncode == 4
+    assert "is not the expected machine" in done.stderr
+
+
+def test_a_box_without_the_interpreter_says_which_key_names_it(site: Site) -> None:
+    site.box.must("rm", "/srv/python")
+    done = site.ddops("plan")
+    assert done.returncode == 4
+    assert "there is no /srv/python on box `b300`" in done.stderr
+    assert "`python` in the inventory" in done.stderr
+
+
+def test_a_service_that_dies_at_start_gets_its_verdict_over_ssh(site: Site) -> None:
+    site.box.write(f"{HOME}/behave.json", json.dumps({"exit": 4}))
+    done = site.ddops("deploy", "--yes")
+    assert done.returncode == 8
+    assert "out of memory (exit code 4)" in done.stderr
+    assert "the stand-in gives up on purpose" in done.stderr
+
+
+def test_stop_restart_and_logs_work_over_ssh(site: Site) -> None:
+    site.deployed()
+    assert site.ddops("restart").returncode == 0
+    assert site.ddops("stop").stdout == "stopped\n"
+    assert site.box.run("systemctl", "is-active", "ddops-b300").stdout == "inactive\n"
+    assert "stand-in serves /srv/model.gguf" in site.ddops("logs").stdout
+
+
+def test_the_lock_on_the_box_names_its_holder_and_is_free_once_the_holder_is_killed(
+    site: Site,
+) -> None:
+    site.box.write(f"{HOME}/behave.json", json.dumps({"never_ready": True}))
+    first = site.start("deploy", "--yes")
+    try:
+        until = time.monotonic() + 20
+        while site.box.run("systemctl", "is-active", "ddops-b300").stdout != "activating\n":
+            assert time.monotonic() < until
+        second = site.ddops("stop")
+        assert second.returncode == 5
+        assert f"`ddops deploy` is at work on box `b300` (process {first.pid}" in second.stderr
+    finally:
+        first.kill()
+        first.communicate()
+    until = time.monotonic() + 5
+    while site.ddops("stop").returncode != 0:
+        assert time.monotonic() < until
+    assert site.box.run("pgrep", "-f", "flock|ddops-pid").stdout == ""
