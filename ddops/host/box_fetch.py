@@ -35,9 +35,11 @@ def pull(url: str, part: Path, token: str | None) -> None:
             raise
         sys.exit(f"the server answers {error.code}")
     with answer, part.open("ab" if answer.status == 206 else "wb", buffering=0) as file:
-        while data := answer.read(1 << 20):
+        left = int(answer.headers.get("content-length", -1))
+        while data := answer.read1(1 << 16):  # what has arrived: a kill loses nothing
             file.write(data)
-        if answer.length:
+            left -= len(data)
+        if left > 0:
             raise OSError("the connection broke")
 
 

@@ -19,10 +19,25 @@ _TICK_S = 0.5
 _BLOCK = 1 << 16  # bytes
 _PID = re.compile(rb"^ddops-pid (\d+)\n", re.M)
 
-# `timeout` leads a process group and ends all of it; its number is how we end it from here.
-_WRAP = (
-    'exec 3<&0; timeout --kill-after=5 "$@" <&3 3<&- & echo "ddops-pid $!" >&2; exec 3<&-; wait $!'
-)
+# `timeout` leads a process group and ends all of it; its number is how we end it from here. When
+# the session's sshd ($0) has gone, nobody waits for the command any more: it is ended too.
+_WRAP = """
+exec 3<&0
+timeout --kill-after=5 "$@" <&3 3<&- &
+command=$!
+echo "ddops-pid $command" >&2
+exec 3<&-
+{
+  while sleep 1 && kill -0 $command; do
+    [ -d "/proc/$0" ] || { kill $command; break; }
+  done
+} </dev/null >/dev/null 2>&1 &
+watch=$!
+wait $command
+code=$?
+kill $watch
+exit $code
+"""
 
 
 class Lost(Exception):
@@ -43,9 +58,10 @@ class Said:
 def line_of(command: Run) -> str:
     """For whatever shell the user has on the box: plain words, quoted."""
     env = ("env", *(f"{k}={v}" for k, v in sorted(command.env.items()))) if command.env else ()
-    sudo = ("sudo", "-n", "--") if command.sudo else ()
+    sudo = "sudo -n -- " if command.sudo else ""
     limit = f"{command.timeout_s:g}" if command.timeout_s else "0"
-    words = shlex.join((*sudo, "sh", "-c", _WRAP, "sh", limit, *env, *command.argv))
+    begin = f'exec {sudo}sh -c "$0" "$PPID" "$@"'
+    words = shlex.join(("sh", "-c", begin, _WRAP, limit, *env, *command.argv))
     return f"cd {shlex.quote(command.cwd)} && {words}" if command.cwd else words
 
 

@@ -30,52 +30,16 @@ cat > "$new" && [ "$(wc -c < "$new")" = "$3" ] && chmod "$2" "$new" && sync "$ne
   mv -fT -- "$new" "$1" || { code=$?; rm -f -- "$new"; exit $code; }
 """
 
-_SETTLE = """
-found=$(sha256sum < "$part"); found=${found%% *}
-size=$(stat -c %s "$part")
-if [ "${3:-$found}" != "$found" ] || [ "${4:-$size}" != "$size" ]; then
-  rm -f "$part"
-  echo "$size bytes with sha256 $found instead of ${4:-any} with ${3:-any}" >&2
-  exit 91
-fi
-sync "$part" && mv -fT "$part" "$2" && stat -c "$found %s %.9Y" "$2"
-"""
 
-# Standard input is a curl configuration: it may hold a token, which no argument list may.
-_FETCH = (
-    """
-umask 022
-part=$2.part
-mkdir -p "$(dirname "$2")"
-have=$(stat -c %s "$part" 2>/dev/null || echo 0)
-if [ -n "$4" ] && [ "$have" = "$4" ]; then
-  :
-elif command -v curl >/dev/null; then
-  curl --config - --fail --silent --show-error --location --continue-at - --retry 8 \\
-    --connect-timeout 10 --speed-limit 1024 --speed-time 30 --output "$part" -- "$1" || exit
-elif command -v python3 >/dev/null; then
-  python3 -c "$5" "$1" "$part" || exit
-else
-  echo "neither curl nor python3 is installed" >&2
-  exit 90
-fi
-"""
-    + _SETTLE
-)
+def _sent(*names: str) -> str:
+    """Programs of this folder, sent to the box as text: nothing has to be installed there."""
+    return "".join(Path(__file__).with_name(name).read_text("utf-8") for name in names)
 
-_EXTRACT = (
-    """
-part=$2.part
-mkdir -p "$(dirname "$2")"
-command -v python3 >/dev/null || { echo "python3 is not installed" >&2; exit 90; }
-python3 -c "$5" "$1" "$6" "$part" || exit
-"""
-    + _SETTLE
-)
 
-_HERE = Path(__file__).parent
-_FETCH_PYTHON = (_HERE / "box_fetch.py").read_text("utf-8")
-_EXTRACT_PYTHON = (_HERE / "box_extract.py").read_text("utf-8")
+_FETCH = _sent("box_fetch.sh", "box_settle.sh")
+_FETCH_PYTHON = _sent("box_fetch.py")
+_EXTRACT = _sent("box_extract.sh", "box_settle.sh")
+_EXTRACT_PYTHON = _sent("box_extract.py")
 
 
 class Sh(Protocol):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 PACKAGES = (
     "ca-certificates",
+    "curl",
     "dbus",
     "iproute2",
     "openssh-server",

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import io
-import threading
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import httpx
 import pytest
 
 from ddops.errors import HostError, StepError, WeightsError
-from ddops.host import manifest
 from ddops.host.ssh import Ssh
-from ddops.spec.command import Extract, Fetch, Put, Run
+from ddops.spec.command import Extract, Put, Run
 from tests.box.box import Box
 from tests.box.operator import Operator
 
@@ -112,62 +106,6 @@ def test_the_home_folder_is_the_boxs(hands: Ssh) -> None:
 def test_a_file_that_cannot_be_put_is_a_step_error(hands: Ssh) -> None:
     with pytest.raises(StepError, match="/proc/x cannot be written"):
         hands.apply(Put(path="/proc/x", text="", why=""))
-
-
-@contextmanager
-def served(folder: Path, address: str) -> Iterator[str]:
-    """Files of this machine, as the box reaches them."""
-    handler = partial(_Quiet, directory=str(folder))
-    server = ThreadingHTTPServer((address, 0), handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield f"http://{address}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        """The tests look at the result."""
-
-
-def test_a_file_is_fetched_by_the_box_itself_and_checked(
-    shared: Box, hands: Ssh, tmp_path: Path
-) -> None:
-    (tmp_path / "weights").write_bytes(CONTENT)
-    with served(tmp_path, shared.gateway) as url:
-        want = Fetch(url=f"{url}/weights", path="/srv/w/f", why="", sha256=SHA256)
-        hands.apply(want)
-        hands.apply(want)
-    assert shared.must("sha256sum", "/srv/w/f").split()[0] == SHA256
-    assert shared.must("ls", "/srv/w").split() == ["f", f"f{manifest.SUFFIX}"]
-    seen = shared.must("cat", f"/srv/w/f{manifest.SUFFIX}")
-    assert SHA256 in seen
-
-
-def test_a_file_that_is_not_the_wanted_one_gets_no_name(
-    shared: Box, hands: Ssh, tmp_path: Path
-) -> None:
-    (tmp_path / "weights").write_bytes(CONTENT)
-    with (
-        served(tmp_path, shared.gateway) as url,
-        pytest.raises(WeightsError, match="instead of any with 0000") as caught,
-    ):
-        hands.apply(Fetch(url=f"{url}/weights", path="/srv/z/f", why="", sha256="0" * 64))
-    assert "the source was replaced" in str(caught.value.hint)
-    assert shared.must("ls", "/srv/z") == ""
-
-
-def test_a_file_that_is_not_there_is_said_at_once(shared: Box, hands: Ssh, tmp_path: Path) -> None:
-    with (
-        served(tmp_path, shared.gateway) as url,
-        pytest.raises(WeightsError, match="404") as caught,
-    ):
-        hands.apply(Fetch(url=f"{url}/nothing", path="/srv/n/f", why=""))
-    assert caught.value.hint == "check `source` in the inventory"
 
 
 def test_a_member_is_taken_out_of_an_archive_on_the_box(shared: Box, hands: Ssh) -> None:

@@ -201,6 +201,23 @@ def test_a_change_whose_connection_broke_is_not_made_twice_on_a_guess(
     assert box.must("cat", "/srv/steps") == "x\n"
 
 
+@pytest.mark.parametrize("sudo", [False, True])
+def test_a_command_does_not_outlive_its_connection(
+    box: Box, operator: Operator, *, sudo: bool
+) -> None:
+    add_user(box, "free", "ALL=(ALL) NOPASSWD: ALL")
+    hands = operator.hands(box, user="free")
+    cut = threading.Timer(0.5, box.run, ("pkill", "-f", "^sshd: free"))
+    hands.run(TRUE)
+    cut.start()
+    with pytest.raises(HostError, match="broke"):
+        hands.apply(Run(argv=("sh", "-c", "sleep 633 & wait"), why="", sudo=sudo))
+    until = time.monotonic() + 5
+    while box.run("pgrep", "-f", "sleep 633").stdout:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
 def test_a_file_whose_connection_broke_half_way_keeps_its_old_content(
     box: Box, operator: Operator
 ) -> None:

@@ -41,13 +41,13 @@ class Files:
 
 
 @contextmanager
-def serve(files: Files) -> Iterator[Files]:
+def serve(files: Files, address: str = "127.0.0.1") -> Iterator[Files]:
     class Handler(_Handler):
         served = files
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((address, 0), Handler)
     server.daemon_threads = True
-    files.url = f"http://127.0.0.1:{server.server_address[1]}"
+    files.url = f"http://{address}:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
