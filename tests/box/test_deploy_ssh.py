@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -143,6 +144,22 @@ def test_stop_restart_and_logs_work_over_ssh(site: Site) -> None:
     assert site.ddops("stop").stdout == "stopped\n"
     assert site.box.run("systemctl", "is-active", "ddops-b300").stdout == "inactive\n"
     assert "stand-in serves /srv/model.gguf" in site.ddops("logs").stdout
+
+
+@pytest.mark.parametrize("moment", [0.8, 1.6])
+def test_after_kill_9_at_any_moment_the_next_deploy_finishes(site: Site, moment: float) -> None:
+    """Neither a lock, nor a half written file, nor a process stays in its way."""
+    first = site.start("deploy", "--yes")
+    time.sleep(moment * random.uniform(0.8, 1.2))
+    first.kill()
+    first.communicate()
+    until = time.monotonic() + 5
+    while (done := site.ddops("deploy", "--yes")).returncode == 5:  # its lock, for a moment
+        assert time.monotonic() < until
+    assert done.returncode == 0, done.stderr
+    assert site.status()["ready"]
+    left = set(site.box.must("ls", "-A", HOME).split())
+    assert left - {"cache"} == {"env", "generation.json", "lock"}
 
 
 def test_the_lock_on_the_box_names_its_holder_and_is_free_once_the_holder_is_killed(
