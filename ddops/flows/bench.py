@@ -24,6 +24,7 @@ from ddops.facts import health
 from ddops.facts.look import look
 from ddops.flows.cell import Course, Stage, now, refused, run_cell
 from ddops.flows.deploy import perform
+from ddops.flows.runs import environment, load
 from ddops.flows.service import Served, current, facts_digest, switch
 from ddops.flows.site import Site
 from ddops.flows.stop import stop_plan
@@ -114,6 +115,7 @@ def bench(site: Site, planned: Plan, command: tuple[str, ...], voice: Voice) -> 
         try:
             if planned.missing:
                 _walk(site, planned, _course(site, planned, command), voice)
+                environment(load(journal.folder), site.host)
         finally:
             restore(site, journal.folder.parent, voice)
         latest = [journal.latest(cell) for cell in planned.cells]

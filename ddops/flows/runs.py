@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from ddops.errors import SpecError, UsageError
 from ddops.facts import environment as probe
 from ddops.host.atomic import write
+from ddops.host.base import Host
 from ddops.host.local import Local
 from ddops.spec.base import Word
 from ddops.spec.bundle import Environment
@@ -65,19 +66,20 @@ def load(folder: Path) -> Stored:
     return Stored(folder=folder, run=run, records=dict(found))
 
 
-def environment(stored: Stored) -> Environment | None:
+def environment(stored: Stored, host: Host | None = None) -> Environment | None:
     """The packages the engine ran with: asked for once, then kept in the run's folder.
 
-    None when the interpreter that the box's facts name is not on this machine.
+    A bench asks its `host` when it has measured. Later this machine is asked: None when the
+    interpreter that the box's facts name is not here.
     """
     kept = stored.folder / "environment.json"
     if kept.is_file():
         return read(kept, Environment)
     python = stored.run.box_facts.get("python")
     interpreter = python.get("executable") if isinstance(python, dict) else None
-    if not isinstance(interpreter, str) or not Path(interpreter).is_file():
+    if not isinstance(interpreter, str) or (host is None and not Path(interpreter).is_file()):
         return None
-    said = Local().run(probe.command(interpreter))
+    said = (host or Local()).run(probe.command(interpreter))
     if not said.ok:
         return None
     found = probe.parse(said.stdout)

@@ -46,7 +46,9 @@ class RowState:
         known, pages = self._pages_known[row], sequence.pages
         if len(pages) > known:
             news = torch.tensor(pages[known:], dtype=torch.int64)
-            self.page_table[row, known : len(pages)] = news.to(self.page_table.device)
+            if self.page_table.is_cuda:  # a copy from pageable memory would wait for the step
+                news = news.pin_memory()
+            self.page_table[row, known : len(pages)].copy_(news, non_blocking=True)
             self._pages_known[row] = len(pages)
 
     def view(self, index: torch.Tensor) -> Rows:

@@ -73,7 +73,7 @@ class BenchMachine(Machine):
     def files(self) -> dict[str, bytes]:
         """Records and failures by name."""
         found = (self.folder / "results").glob("small-*/*.json")
-        kept = [p for p in found if p.name not in ("run.json", "found.json")]
+        kept = [p for p in found if p.name not in ("run.json", "found.json", "environment.json")]
         return {path.name: path.read_bytes() for path in kept}
 
     def record(self, name: str) -> Record:

@@ -41,6 +41,8 @@ def test_measures_every_cell_and_puts_the_box_back(measured: BenchMachine) -> No
     assert measured.budget == 16
     assert measured.status()["service"]["state"] == "running"
     assert not (measured.run / "found.json").exists()
+    packages = json.loads((measured.run / "environment.json").read_bytes())["packages"]
+    assert "httpx" in {package["name"] for package in packages}
 
 
 def test_a_record_holds_what_it_takes_to_believe_it(measured: BenchMachine) -> None:
