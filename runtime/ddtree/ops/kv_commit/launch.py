@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ddtree.ops.kv_commit import kernel
+from ddtree.ops.overlap import overlapped
 
 COLUMNS = 256
 
@@ -31,6 +32,7 @@ def slots(
         BT=1 << (steps - 1).bit_length(),
         PAGE=page_size,
         num_warps=1,
+        **overlapped(path),
     )
     return source, target
 
@@ -50,4 +52,5 @@ def move(kv: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> None:
         BT=1 << (steps - 1).bit_length(),
         BC=COLUMNS,
         num_warps=4,
+        **overlapped(kv),
     )

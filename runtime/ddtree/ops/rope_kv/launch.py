@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ddtree.ops.overlap import overlapped
 from ddtree.ops.rope_kv import kernel
 
 HEADS = 4  # heads a program; one warp each
@@ -34,6 +35,7 @@ def rope_kv(
         BH=HEADS,
         NORM=norm is not None,
         num_warps=4,
+        **overlapped(joint),
     )
 
 
@@ -62,4 +64,5 @@ def context(
         BH=1 << (heads - 1).bit_length(),
         NORM=norm is not None,
         num_warps=4,
+        **overlapped(joint),
     )
