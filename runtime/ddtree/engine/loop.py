@@ -154,8 +154,8 @@ class Engine:
         if self._abandon.is_set():
             return False
         plan = self._scheduler.plan()
-        for chunk in plan.chunks:
-            committed = self._runner.prefill(chunk)
+        prefilled = self._runner.prefill(plan.chunks)
+        for chunk, committed in zip(plan.chunks, prefilled, strict=True):
             if committed is not None:
                 self._deliver(chunk.sequence, committed, speculative=False)
         launched = self._launch(plan.decode)

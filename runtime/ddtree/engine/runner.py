@@ -56,39 +56,64 @@ class Runner:
         self._lookups.pop(sequence.request.id, None)
         self._outlooks.pop(sequence.request.id, None)
 
-    def prefill(self, chunk: Chunk) -> Committed | None:
-        """Cache the chunk. The last chunk of a fresh prompt also gives the first token."""
-        sequence = chunk.sequence
-        new = chunk.end - chunk.begin
-        rows = self._rows([sequence], start=[chunk.begin])
-        tokens = self._tensor([sequence.tokens[chunk.begin : chunk.end]])  # [1, N]
-        positions = self._tensor([list(range(chunk.begin, chunk.end))])
+    def prefill(self, chunks: list[Chunk]) -> list[Committed | None]:
+        """Cache the chunks. The last chunk of a fresh prompt also gives its first token.
+
+        On CUDA all chunks are one padded forward: it is launches that cost there. A CPU pays for
+        every padded token, so there they run one by one.
+        """
+        groups = [chunks] if self.device.type == "cuda" else [[chunk] for chunk in chunks]
+        return [committed for group in groups if group for committed in self._prefill(group)]
+
+    def _prefill(self, chunks: list[Chunk]) -> list[Committed | None]:
+        new = max(chunk.end - chunk.begin for chunk in chunks)
+        longest = max(chunk.begin for chunk in chunks) + new
+        sequences = [chunk.sequence for chunk in chunks]
+        rows = self._rows(sequences, start=[chunk.begin for chunk in chunks], longest=longest)
+        tokens = [chunk.sequence.tokens[chunk.begin : chunk.end] for chunk in chunks]
+        padded = self._tensor([row + [0] * (new - len(row)) for row in tokens])  # [B, N]
+        positions = rows.start.unsqueeze(1) + torch.arange(new, device=self.device)
+        # padding lies behind the chunk, in positions that the next step writes, or on page 0
         plan = plan_attention(
-            rows.start, rows.page_table, new, "causal", self.pools.page_size, chunk.end
+            rows.start, rows.page_table, new, "causal", self.pools.page_size, longest
         )
         out = self.models.target.forward(
-            tokens, positions, self.pools.target, plan, self.models.feature_layers
+            padded, positions, self.pools.target, plan, self.models.feature_layers
         )
         if self.models.drafter is not None and self.pools.drafter is not None:
             assert out.features is not None
             self.models.drafter.write_context(
                 out.features, positions, plan.write_slots, self.pools.drafter
             )
-        sequence.cached = chunk.end
-        if chunk.end < len(sequence.tokens):  # more to come, or preempted before: the root is known
-            return None
-        logits = self.models.target.logits(out.hidden[:, -1:])  # [1, 1, V]
-        draws = uniform(rows.seed.unsqueeze(1), positions[:, -1:] + 1)
-        method = method_of([sequence])
-        chosen = sample(logits, rows.temperature, rows.top_p, draws, method=method)
-        token = int(chosen)
-        wanted = sequence.request.logprobs
-        return Committed(
-            tokens=[token],
-            logprobs=None if wanted is None else logprobs_at(logits[0], [token], wanted),
-            drafted=0,
-            healthy=bool(logits.sum().isfinite()),
-        )
+        for chunk in chunks:
+            chunk.sequence.cached = chunk.end
+        # other chunks have more to come, or were preempted and know their root
+        ended = [i for i, c in enumerate(chunks) if c.end == len(c.sequence.tokens)]
+        first = self._first_tokens(sequences, ended, out.hidden, rows, tokens) if ended else {}
+        return [first.get(i) for i in range(len(chunks))]
+
+    def _first_tokens(
+        self,
+        sequences: list[Sequence],
+        ended: list[int],
+        hidden: torch.Tensor,
+        rows: Rows,
+        tokens: list[list[int]],
+    ) -> dict[int, Committed]:
+        """The token after each prompt that is cached to its end."""
+        last = self._tensor([len(tokens[i]) - 1 for i in ended])
+        which = self._tensor(ended)
+        logits = self.models.target.logits(hidden[which, last].unsqueeze(1))  # [E, 1, V]
+        draws = uniform(rows.seed[which], rows.start[which] + last + 1).unsqueeze(1)
+        method = method_of([sequences[i] for i in ended])
+        chosen = sample(logits, rows.temperature[which], rows.top_p[which], draws, method=method)
+        healthy = logits.sum((1, 2)).isfinite().tolist()
+        result = {}
+        for at, (i, (token,)) in enumerate(zip(ended, chosen.tolist(), strict=True)):
+            wanted = sequences[i].request.logprobs
+            logprobs = None if wanted is None else logprobs_at(logits[at], [token], wanted)
+            result[i] = Committed([token], logprobs, drafted=0, healthy=healthy[at])
+        return result
 
     def launch(self, sequences: list[Sequence]) -> Ticket:
         """Start one speculative step for every sequence; the host need not know the last one."""
@@ -144,8 +169,9 @@ class Runner:
     def _outlook(self, sequence: Sequence) -> Outlook:
         return self._outlooks.setdefault(sequence.request.id, Outlook())
 
-    def _rows(self, sequences: list[Sequence], start: list[int]) -> Rows:
-        wide = max(len(sequence.pages) for sequence in sequences)
+    def _rows(self, sequences: list[Sequence], start: list[int], longest: int) -> Rows:
+        pages = -(-longest // self.pools.page_size)
+        wide = max(pages, *(len(sequence.pages) for sequence in sequences))
         sampling = [sequence.request.sampling for sequence in sequences]
         return Rows(
             start=self._tensor(start),

@@ -11,6 +11,8 @@ from scipy import stats
 from ddtree.config import EngineConfig, Mode
 from ddtree.core.sequence import Request, Sampling
 from ddtree.engine.budget import BudgetChooser, Outlook
+from ddtree.engine.runner import Committed, Runner
+from ddtree.engine.scheduler import Chunk
 from tests.runtime.engine.asking import PROMPTS, ask, config, requests, running, tokens_of
 from tests.runtime.tiny import VOCAB, TinyTarget
 
@@ -73,6 +75,23 @@ def test_a_host_one_step_behind_the_device_changes_no_token(
     with running(wanted, lag=1) as engine:
         answers = ask(engine, requests())
         assert (engine.stats().preemptions > 0) == (kv_tokens is not None)
+    assert [answer.tokens for answer in answers] == greedy
+
+
+def test_prompts_prefilled_together_answer_as_they_do_alone(
+    greedy: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def together(self: Runner, chunks: list[Chunk]) -> list[Committed | None]:
+        sizes.append(len(chunks))
+        return self._prefill(chunks) if chunks else []
+
+    monkeypatch.setattr(Runner, "prefill", together)
+    with running(config("ddtree", 8, "tiny", kv_tokens=120)) as engine:
+        answers = ask(engine, requests())
+        assert engine.stats().preemptions > 0
+    assert max(sizes) > 1
     assert [answer.tokens for answer in answers] == greedy
 
 
