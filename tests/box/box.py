@@ -29,6 +29,13 @@ _BOOT = Path(__file__).with_name("boot.sh")
 _NETWORK = IPv4Address("198.18.0.0")  # the benchmarking range: in use nowhere
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+_PROBE = """
+mount -t tmpfs probe /mnt
+mkdir /mnt/lower /mnt/upper /mnt/work /mnt/root
+mount -t overlay probe -o lowerdir=/mnt/lower,upperdir=/mnt/upper,workdir=/mnt/work /mnt/root
+ip link add probe0 type veth peer name probe1
+"""
+
 
 def impossible() -> str | None:
     """Why this machine cannot boot a box; None when it can."""
@@ -37,9 +44,11 @@ def impossible() -> str | None:
     missing = [program for program in NEEDED if shutil.which(program) is None]
     if missing:
         return f"a test box needs {', '.join(missing)}: `make apt` as root installs them"
-    probe = ("unshare", "--mount", "--net", "--pid", "--fork", "mount", "-t", "tmpfs", "x", "/mnt")
-    tried = subprocess.run(probe, capture_output=True, text=True, check=False)
-    return f"no namespaces here: {tried.stderr.strip()}" if tried.returncode else None
+    if not all(os.access(group.parent, os.W_OK) for group in Box()._groups()):
+        return "a test box needs control groups that can be written"
+    alone = ("unshare", "--mount", "--net", "--pid", "--fork", "sh", "-ec", _PROBE)
+    tried = subprocess.run(alone, capture_output=True, text=True, check=False)
+    return f"no test box in this container: {tried.stderr.strip()}" if tried.returncode else None
 
 
 def shared_paths() -> list[Path]:
