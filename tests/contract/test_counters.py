@@ -17,6 +17,7 @@ class Stats:
     speculation: Speculation = field(default_factory=Speculation)
     prompt_tokens: int = 7
     generation_tokens: int = 3
+    preemptions: int = 0
 
 
 def test_bench_understands_every_counter_the_engine_publishes() -> None:
