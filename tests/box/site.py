@@ -15,7 +15,7 @@ import yaml
 from tests.box.box import Box
 from tests.box.operator import Operator
 from tests.checkout import ROOT
-from tests.ddops.machine import STANDIN
+from tests.ddops.machine import STANDIN, Done, run_here
 
 HOME = "/root/.local/share/ddops/boxes/b300"
 SECRET = "s3cret-of-the-box"
@@ -54,22 +54,26 @@ class Site:
         path.parent.mkdir(exist_ok=True)
         path.write_text(yaml.safe_dump(about), "utf-8")
 
-    def ddops(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-        with self.start(verb, *words) as process:
-            out, err = process.communicate(timeout=120)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    def ddops(self, *words: str) -> Done:
+        verb, *rest = words
+        return run_here([verb, "b300", *rest], self.operator.home, self.environment)
 
     def start(self, verb: str, *words: str) -> subprocess.Popen[str]:
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("DDOPS_", "HF_"))}
+        """The same in a process of its own, which can be killed."""
         return subprocess.Popen(
             [sys.executable, "-m", "ddops", verb, "b300", *words],
             cwd=self.operator.home,
-            env={**env, "NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("DDOPS_", "HF_"))}
+        return {**kept, "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
 
     def deployed(self) -> str:
         done = self.ddops("deploy", "--yes")

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
@@ -44,6 +45,21 @@ class Done:
     returncode: int
     stdout: str
     stderr: str
+
+
+def run_here(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> Done:
+    """The command line, in this process, as if it had been started in `folder`."""
+    out, err = StringIO(), StringIO()
+    with (
+        patch.dict(os.environ, env, clear=True),
+        patch.object(sys, "stdin", StringIO()),
+        patch.object(sys, "excepthook", sys.excepthook),
+        chdir(folder),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        code = app.main(list(arguments))
+    return Done(code, out.getvalue(), err.getvalue())
 
 
 @dataclass
@@ -96,18 +112,8 @@ class Machine:
         }
 
     def ddops(self, *arguments: str, **env: str) -> Done:
-        """The command line, in this process: `process` is the same in one of its own."""
-        out, err = StringIO(), StringIO()
-        with (
-            patch.dict(os.environ, {**self.environment, **env}, clear=True),
-            patch.object(sys, "stdin", StringIO()),
-            patch.object(sys, "excepthook", sys.excepthook),
-            chdir(self.folder),
-            redirect_stdout(out),
-            redirect_stderr(err),
-        ):
-            code = app.main(list(arguments))
-        return Done(code, out.getvalue(), err.getvalue())
+        """`process` is the same in a process of its own."""
+        return run_here(arguments, self.folder, {**self.environment, **env})
 
     def process(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
