@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ddtree.core.batch import DraftTree
+from ddtree.core.batch import DraftTree, Marginals
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.linear import gated_linear, linear
-from ddtree.ops.marginals import marginals
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv
 from ddtree.ops.sample import sample, uniform
@@ -38,19 +37,23 @@ class Layer:
         self.kv = torch.randn(1, 2, (ROWS * 40 + 1) * 16, KV_HEADS, DIM, device="cuda").bfloat16()
         self.start = torch.tensor([0, 100, 37], device="cuda")
         self.root = torch.tensor([1, 2, 3], device="cuda")
-        self.drafted = torch.zeros(ROWS, DEEP, VOCABULARY, device="cuda")
+        self.ranked = torch.zeros(ROWS, DEEP, budget, dtype=torch.int64, device="cuda")
+        self.logprobs = torch.zeros(ROWS, DEEP, budget, device="cuda")
         self.some = torch.full((ROWS,), 0.8, device="cuda")
         self.redraw(0)
 
     def redraw(self, seed: int) -> None:
-        """Other drafts, prefixes and roots in the same buffers."""
+        """Other marginals, prefixes and roots in the same buffers."""
         generator = torch.Generator(device="cuda").manual_seed(seed)
-        self.drafted.normal_(generator=generator).mul_(3)
-        self.start.copy_(torch.randint(0, 300, (ROWS,), device="cuda", generator=generator))
+        raw = torch.randn(ROWS, DEEP, VOCABULARY, device="cuda", generator=generator) * 3
+        top = torch.log_softmax(raw, -1).topk(self.budget, -1)
+        self.ranked.copy_(top.indices)
+        self.logprobs.copy_(top.values)
+        self.start.copy_(torch.randint(0, 500, (ROWS,), device="cuda", generator=generator))
         self.root.copy_(torch.randint(0, 999, (ROWS,), device="cuda", generator=generator))
 
     def step(self) -> tuple[DraftTree, torch.Tensor, torch.Tensor]:
-        tree = tree_build(self.root, marginals(self.drafted, self.budget), self.budget)
+        tree = tree_build(self.root, Marginals(self.ranked, self.logprobs), self.budget)
         nodes = self.budget + 1
         plan = plan_attention(self.start, self.table, nodes, tree.ancestors, 16, 0)
         positions = self.start.unsqueeze(1) + tree.depths.clamp(min=0)

@@ -73,19 +73,19 @@ def test_a_prompt_has_the_same_bits_however_it_is_cut(heads: Heads) -> None:
 def test_no_cut_of_the_work_changes_a_bit(heads: Heads) -> None:
     scene = moved(make_scene([1500, 700], 33, heads, torch.bfloat16), "cuda")
     for pattern in (scene.words, "causal"):
-        expected = attention(scene, pattern, launch.Blocks(16, 1))
+        expected = attention(scene, pattern, launch.Blocks(16, whole=False))
         for rows in (16, 32, 64):
-            for unit in (0, 1, launch.SUPER):
-                for stages in (1, 2) if unit != 1 else (1,):
-                    blocks = launch.Blocks(rows, unit, stages)
+            for whole in (False, True):
+                for warps in (4, 8):
+                    blocks = launch.Blocks(rows, whole, warps, stages=2 if warps == 8 else 3)
                     assert torch.equal(attention(scene, pattern, blocks), expected), blocks
 
 
-def test_long_contexts_and_many_heads_a_key_keep_the_bits() -> None:
-    for heads in (Heads(2, 8, 128), Heads(1, 16, 64), Heads(4, 1, 64)):
-        scene = moved(make_scene([9000], 5, heads, torch.bfloat16), "cuda")
-        tree = attention(scene, scene.words)[0]
-        alone = decode_of(scene, 0)
-        assert torch.equal(tree, attention(alone, alone.words)[:, 0])
-        cuts = [attention(scene, scene.words, launch.Blocks(32, unit)) for unit in (0, 1, 4)]
-        assert torch.equal(cuts[0], cuts[1]) and torch.equal(cuts[1], cuts[2])
+def test_long_contexts_take_larger_chunks() -> None:
+    heads = Heads(2, 4, 128)
+    scene = moved(make_scene([9000], 5, heads, torch.bfloat16), "cuda")
+    tree = attention(scene, scene.words)[0]
+    alone = decode_of(scene, 0)
+    assert torch.equal(tree, attention(alone, alone.words)[:, 0])
+    split, whole = (attention(scene, scene.words, launch.Blocks(64, w, 8)) for w in (False, True))
+    assert torch.equal(split, whole)

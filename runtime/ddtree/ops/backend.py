@@ -36,7 +36,6 @@ class Limits:
 
     shared: int  # bytes of shared memory a program may have
     multiprocessors: int
-    overlap: bool  # kernels may start before the one before them ends
 
 
 _pretended: list[Limits] = []
@@ -50,11 +49,11 @@ def limits(device: torch.device) -> Limits:
 @cache
 def _measured(device: torch.device) -> Limits:
     if device.type != "cuda":
-        return Limits(shared=99 << 10, multiprocessors=1, overlap=False)
+        return Limits(shared=99 << 10, multiprocessors=1)
     found = torch.cuda.get_device_properties(device)
     large = (found.major, found.minor) == (8, 0) or found.major in (9, 10)
     shared = (163 << 10 if found.major == 8 else 227 << 10) if large else 99 << 10
-    return Limits(shared, found.multi_processor_count, overlap=found.major >= 9)
+    return Limits(shared, found.multi_processor_count)
 
 
 @contextmanager

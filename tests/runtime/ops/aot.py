@@ -82,14 +82,13 @@ def recording(arch: int) -> Iterator[list[Launch]]:
     launches: dict[Launch, None] = {}
     result: list[Launch] = []
     run_for_real = JITFunction.run
-    device = backend.Limits(SHARED[arch], multiprocessors=132, overlap=arch >= 90)
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
         launches[described(self, args, kwargs)] = None
 
     JITFunction.run = run
     try:
-        with backend.kernels_everywhere(), backend.pretending(device):
+        with backend.kernels_everywhere(), backend.pretending(backend.Limits(SHARED[arch], 132)):
             yield result
     finally:
         JITFunction.run = run_for_real

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from ddtree.core.batch import Marginals
 from ddtree.ops.bitmask import words_for
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.linear import gated_linear, linear
-from ddtree.ops.marginals import marginals
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv, write_context
 from ddtree.ops.sample import Narrowing, sample, uniform
@@ -71,10 +71,10 @@ def rows() -> None:
 
 
 def trees() -> None:
-    """Rank, build, accept and commit at the smallest, a usual, and the largest budget."""
+    """Build, accept and commit at the smallest, a usual, and the largest budget."""
     for budget in (1, 64, 256):
-        ranked = marginals(empty(4, 15, 151936), budget)
-        tree = tree_build(ints(4), ranked, budget)
+        marginals = Marginals(ints(4, 15, budget), empty(4, 15, budget, dtype=torch.float32))
+        tree = tree_build(ints(4), marginals, budget)
         verdict = tree_accept(tree, ints(4, budget + 1), 15)
         where = commit_slots(ints(4), ints(4, 256), PAGE, verdict.path, verdict.length)
         kv_commit(empty(36, 2, 4096, 8, 128), *where)

@@ -3,16 +3,13 @@
 import triton
 import triton.language as tl
 
-from ddtree.ops.overlap.kernel import start as begin
-
 
 @triton.jit
 def slots(
     p_start, p_table, s_table, p_path, p_length, p_source, p_target, T,
-    BT: tl.constexpr, PAGE: tl.constexpr, OVERLAP: tl.constexpr,
+    BT: tl.constexpr, PAGE: tl.constexpr,
 ):  # fmt: skip
     """Where the accepted nodes of row program_id(0) lie, and where they go."""
-    begin(OVERLAP)
     i_b = tl.program_id(0).to(tl.int64)
     o_t = tl.arange(0, BT)
     m_t = o_t < T
@@ -31,11 +28,9 @@ def slots(
 
 @triton.jit
 def move(
-    p_kv, s_part, p_source, p_target, T, WIDTH: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
-    OVERLAP: tl.constexpr,
-):  # fmt: skip
+    p_kv, s_part, p_source, p_target, T, WIDTH: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr
+):
     """BC columns of one row in one layer's keys or values. Grid (layers * 2, columns, rows)."""
-    begin(OVERLAP)
     i_b = tl.program_id(2)
     o_t = tl.arange(0, BT)
     o_c = tl.program_id(1) * BC + tl.arange(0, BC)

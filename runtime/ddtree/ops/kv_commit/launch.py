@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from ddtree.ops.kv_commit import kernel
-from ddtree.ops.overlap import overlapped
 
 COLUMNS = 256
 
@@ -32,7 +31,6 @@ def slots(
         BT=1 << (steps - 1).bit_length(),
         PAGE=page_size,
         num_warps=1,
-        **overlapped(path),
     )
     return source, target
 
@@ -52,5 +50,4 @@ def move(kv: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> None:
         BT=1 << (steps - 1).bit_length(),
         BC=COLUMNS,
         num_warps=4,
-        **overlapped(kv),
     )

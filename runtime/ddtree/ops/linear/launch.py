@@ -9,24 +9,24 @@ import torch
 
 from ddtree.ops.backend import limits
 from ddtree.ops.linear import kernel
-from ddtree.ops.overlap import overlapped
 
 PLAIN, RESIDUAL, GATED = 0, 1, 2
-UNIT = 64  # spans are multiples of it
-PROGRAMS = 384  # wanted at one token: about three a multiprocessor of an H100-sized device
-LEAST = 192  # columns that a span is worth
+TILE = 64  # weight rows of the smallest tile
+PROGRAMS = 256  # wanted at one token: about two a multiprocessor of an H100-sized device
+LEAST_STEPS = 3  # tiles of K that a split is worth
 MANY = 128  # tokens above which one program walks all of K, and none stores a part
-SIZES = ((16, 0), (32, 0), (32, 16), (64, 0), (64, 16))  # BM, BE
-BUSY = 96  # programs below which smaller tiles are better
-FETCHED = 8  # cache lines of each weight row that a program asks for ahead
 
 
 @dataclass(frozen=True)
 class Cut:
     """How K is summed. By the weight's shape alone: a row's sum knows no other row."""
 
-    span: int  # columns
+    width: int  # BK
+    steps: int  # tiles of K a split
     splits: int
+
+    def even(self, k: int) -> bool:
+        return k == self.width * self.steps * self.splits
 
 
 @dataclass(frozen=True)
@@ -35,37 +35,29 @@ class Blocks:
 
     rows: int  # BN, weight rows
     tokens: int  # BM
-    extra: int  # BE, 0 or 16
-    width: int  # BK
     warps: int
     stages: int
-    whole: bool = False
+    whole: bool
 
 
-def cut(rows: int, k: int) -> Cut:
-    """The fixed cut of a weight [rows, k]: even spans, as many as programs are wanted."""
-    units = -(-k // UNIT)
-    most = max(1, min(PROGRAMS // -(-rows // 64), k // LEAST))
-    splits = max(s for s in range(1, most + 1) if units % s == 0)
-    return Cut(units // splits * UNIT, splits)
+def cut(n: int, k: int) -> Cut:
+    """The fixed cut of a weight [n, k] (n: outputs)."""
+    width = 128 if k % 128 == 0 and k >= 2048 else 64
+    tiles = -(-k // width)
+    wanted = max(1, PROGRAMS // -(-n // TILE))
+    steps = max(-(-tiles // wanted), min(LEAST_STEPS, tiles))
+    return Cut(width, steps, -(-tiles // steps))
 
 
-def choose(m: int, n: int, mode: int, how: Cut, x: torch.Tensor) -> Blocks:
-    """Tiles for m tokens: few bytes of x a byte of weight, two programs a multiprocessor."""
-    device = limits(x.device)
+def choose(m: int, width: int, mode: int, x: torch.Tensor) -> Blocks:
+    """Tiles for m tokens: few bytes of x a byte of weight, within the shared memory."""
     pieces = 2 if mode == GATED else 1
-    tokens, extra = next(((t, e) for t, e in SIZES if m <= t + e), (128, 0))
-    wide = tokens >= 64 and mode != GATED and -(-n // 128) * how.splits >= BUSY
-    rows = 128 if wide else 64
-    if tokens == 128 and -(-n // rows) * how.splits < BUSY:
-        tokens = 64
-    width = 128 if tokens == 16 and how.span % 128 == 0 else 64
-    warps = 8 if tokens == 128 else 4
-    stage = (rows * pieces + tokens + extra) * width * x.element_size()
-    room = device.shared - 4096 if tokens == 128 else device.shared // 2 - 4096
-    tiles = -(-n // rows) * -(-m // (tokens + extra))
-    whole = m > MANY and tiles >= device.multiprocessors
-    return Blocks(rows, tokens, extra, width, warps, max(2, min(5, room // stage)), whole)
+    tokens = 16 if m <= 16 else 32 if m <= 32 else 64 if m <= 64 else 128
+    rows = 64 if tokens <= 32 or mode == GATED else 128
+    warps = 4 if rows * tokens * pieces <= 64 * 128 else 8
+    stage = (rows * pieces + tokens) * width * x.element_size()
+    stages = max(2, min(4, (limits(x.device).shared - 2048) // stage))
+    return Blocks(rows, tokens, warps, stages, whole=m > MANY)
 
 
 @cache
@@ -84,15 +76,15 @@ def run(
 ) -> None:
     """x [M, K] by weight [N, K] (GATED: [2 N, K]) into out [M, N]; all contiguous."""
     (m, k), n = x.shape, out.shape[1]
-    how = cut(weight.shape[0], k)
-    tile = blocks or choose(m, n, mode, how, x)
-    across = -(-m // (tile.tokens + tile.extra))
+    how = cut(n, k)
+    tile = blocks or choose(m, how.width, mode, x)
+    across = -(-m // tile.tokens)
     tiles = -(-n // tile.rows) * across
     split = how.splits > 1 and not tile.whole
     part = out
     if split:
         pieces = 2 if mode == GATED else 1
-        size = tiles * how.splits * pieces * tile.rows * (tile.tokens + tile.extra)
+        size = tiles * how.splits * pieces * tile.rows * tile.tokens
         part = torch.empty(size, dtype=torch.float32, device=x.device)
         assert tiles <= counts(x.device).numel(), "more tiles than counters"
     kernel.linear[(tiles, how.splits if split else 1)](
@@ -108,16 +100,13 @@ def run(
         K=k,
         BN=tile.rows,
         BM=tile.tokens,
-        BE=tile.extra,
-        BK=tile.width,
-        SPAN=how.span,
+        BK=how.width,
+        STEPS=how.steps,
         SPLITS=how.splits,
-        EVEN=how.span * how.splits == k,
+        EVEN=how.even(k),
         WHOLE=tile.whole,
         MODE=mode,
-        LINES=FETCHED,
         num_warps=tile.warps,
         num_stages=tile.stages,
         enable_fp_fusion=False,  # the sum of parts is the same in both kinds of program
-        **overlapped(x),
     )

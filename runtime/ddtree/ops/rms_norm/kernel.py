@@ -3,16 +3,12 @@
 import triton
 import triton.language as tl
 
-from ddtree.ops.overlap.kernel import start
-
 
 @triton.jit
 def rms_norm(
-    p_x, p_delta, p_weight, p_y, eps, H: tl.constexpr, BH: tl.constexpr, ADD: tl.constexpr,
-    OVERLAP: tl.constexpr,
-):  # fmt: skip
+    p_x, p_delta, p_weight, p_y, eps, H: tl.constexpr, BH: tl.constexpr, ADD: tl.constexpr
+):
     """y = x / rms(x) * weight in float32; with ADD, x += delta first, rounded and written back."""
-    start(OVERLAP)
     row = tl.program_id(0).to(tl.int64) * H
     o_h = tl.arange(0, BH)
     m_h = o_h < H

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from ddtree.ops.overlap import overlapped
 from ddtree.ops.rms_norm import kernel
 
 
@@ -28,5 +27,4 @@ def run(
         BH=block,
         ADD=delta is not None,
         num_warps=max(1, min(8, block // 256)),
-        **overlapped(x),
     )

@@ -3,8 +3,6 @@
 import triton
 import triton.language as tl
 
-from ddtree.ops.overlap.kernel import start
-
 
 @triton.jit
 def turn(p_x, o_h, m_h, p_cos, p_sin, p_weight, eps, D: tl.constexpr, NORM: tl.constexpr):
@@ -37,10 +35,8 @@ def put(p_y, o_h, m_h, low, high, D: tl.constexpr):
 def rope_kv(
     p_joint, p_cos, p_sin, p_weight, p_q, p_k, p_v, p_slots, eps,
     HQ: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, NORM: tl.constexpr,
-    OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """BH heads of one token. Grid (tokens, heads / BH); heads are queries, keys, then values."""
-    start(OVERLAP)
     i_t = tl.program_id(0).to(tl.int64)
     o_h = tl.program_id(1) * BH + tl.arange(0, BH)
     slot = tl.load(p_slots + i_t)
@@ -60,10 +56,8 @@ def rope_kv(
 def context(
     p_joint, p_cos, p_sin, p_weight, p_kv, s_layer, s_side, p_slots, eps,
     LAYERS: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, NORM: tl.constexpr,
-    OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """Keys and values of one token in one layer, from [T, layers, 2, Hkv, D]. Grid (T, layers)."""
-    start(OVERLAP)
     i_t = tl.program_id(0).to(tl.int64)
     i_layer = tl.program_id(1).to(tl.int64)
     o_h = tl.arange(0, BH)

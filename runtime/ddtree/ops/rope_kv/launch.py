@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from ddtree.ops.overlap import overlapped
 from ddtree.ops.rope_kv import kernel
 
 HEADS = 4  # heads a program; one warp each
@@ -35,7 +34,6 @@ def rope_kv(
         BH=HEADS,
         NORM=norm is not None,
         num_warps=4,
-        **overlapped(joint),
     )
 
 
@@ -64,5 +62,4 @@ def context(
         BH=1 << (heads - 1).bit_length(),
         NORM=norm is not None,
         num_warps=4,
-        **overlapped(joint),
     )

@@ -7,7 +7,6 @@ is kept is a threshold (an order-preserving integer of a logit) and how many tie
 import triton
 import triton.language as tl
 
-from ddtree.ops.overlap.kernel import start
 from ddtree.ops.tree_build.kernel import score_of
 
 
@@ -136,10 +135,8 @@ def pick(p_row, V, tau, ties, top, hot, point, BV: tl.constexpr):
 def sample(
     p_logits, p_temperature, p_top_p, p_top_k, p_min_p, p_draw, p_out, N, V, BV: tl.constexpr,
     GREEDY: tl.constexpr, TOP_P: tl.constexpr, TOP_K: tl.constexpr, MIN_P: tl.constexpr,
-    OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """The choice of one node. Grid (B * N,)."""
-    start(OVERLAP)
     cell = tl.program_id(0).to(tl.int64)
     p_row = p_logits + cell * V
     i_b = cell // N
@@ -174,9 +171,8 @@ def mix(x):
 
 
 @triton.jit
-def uniform(p_seed, p_position, p_out, COUNT, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
+def uniform(p_seed, p_position, p_out, COUNT, BLOCK: tl.constexpr):
     """One number in (0, 1) for each pair."""
-    start(OVERLAP)
     o_i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     m_i = o_i < COUNT
     seed = tl.load(p_seed + o_i, mask=m_i, other=0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from ddtree.ops.overlap import overlapped
 from ddtree.ops.sample import kernel
 from ddtree.ops.sample.reference import Filters
 
@@ -40,7 +39,6 @@ def sample(
         TOP_K=top_k is not None,
         MIN_P=min_p is not None,
         num_warps=max(1, min(16, block // 512)),
-        **overlapped(logits),
     )
     return out
 
@@ -52,11 +50,6 @@ def uniform(seed: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
     out = torch.empty(shape, dtype=torch.float64, device=positions.device)
     block = 256
     kernel.uniform[(-(-out.numel() // block),)](
-        seeds.contiguous(),
-        positions.contiguous(),
-        out,
-        out.numel(),
-        BLOCK=block,
-        **overlapped(position),
+        seeds.contiguous(), positions.contiguous(), out, out.numel(), BLOCK=block
     )
     return out

@@ -3,17 +3,13 @@
 import triton
 import triton.language as tl
 
-from ddtree.ops.overlap.kernel import start
-
 
 @triton.jit
 def accept(
     p_tokens, p_parents, p_depths, p_words, s_tree, s_words_b, s_words_n, p_chosen,
     p_path, p_length, p_out, N, LEVELS, BN: tl.constexpr, BL: tl.constexpr, W: tl.constexpr,
-    OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """Row program_id(0). Tree fields share the row stride s_tree; outputs are [B, LEVELS]."""
-    start(OVERLAP)
     i_b = tl.program_id(0).to(tl.int64)
     o_n = tl.arange(0, BN)
     m_n = o_n < N

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from ddtree.core.batch import DraftTree, Verdict
-from ddtree.ops.overlap import overlapped
 from ddtree.ops.tree_accept import kernel
 
 
@@ -41,6 +40,5 @@ def accept(tree: DraftTree, chosen: torch.Tensor, depth: int) -> Verdict:
         BL=1 << depth.bit_length(),
         W=tree.ancestors.shape[2],
         num_warps=4,
-        **overlapped(chosen),
     )
     return verdict

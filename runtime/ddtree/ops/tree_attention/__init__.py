@@ -101,7 +101,7 @@ def tree_attention(
     if plan.paged is not None:
         from ddtree.ops.tree_attention import launch
 
-        if q.shape[2] > launch.COLUMNS * keys.shape[1]:
+        if q.shape[2] > launch.TAIL_ROWS * keys.shape[1]:
             raise ValueError(f"{q.shape[2]} heads are too many for {keys.shape[1]} key-value heads")
         out = torch.empty_like(q) if out is None else out
         launch.attend(q.contiguous(), (keys, values), plan.paged, out)

@@ -1,24 +1,28 @@
 """Paged attention whose arithmetic is a function of positions alone.
 
-The keys of a token at position `last` are taken in two ways, whatever the number of tokens, rows
-or programs; with b = max(last - REACH, 0) rounded down to STEP:
-  chunks  positions below b, BT a chunk; SUPER chunks are merged in order, then the supers
-  tail    positions b .. last, which hold all that a tree could fill: one softmax over TAIL lanes
-  finish  supers in order, then the tail
-Products are keys x tokens, so that BT keys fill the matrix unit whatever the tokens are. A lane
-that is not seen adds exact zeros, so it matters to no bit where in a tile a tail lies.
+A key at position p lies in lane p % 64 of tile p // 64. The tiles of a token at position `last`
+are taken in three ways, whatever the number of tokens, rows or programs:
+  chunks  tiles below t0 = max(last - 15, 0) // 64, some tiles a chunk, online softmax inside one
+  tail    tiles t0 .. last // 64, online softmax; holds every position a tree could fill
+  finish  chunks in order, then the tail
+Products are keys x tokens, so that the 64 keys fill the matrix unit whatever the tokens are.
 """
 
 import triton
 import triton.language as tl
 
-from ddtree.ops.overlap.kernel import start as begin
+
+@triton.jit
+def chunks_below(tile, NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr):
+    """How many chunks have a tile below `tile`: NEAR tiles each up to tile TURN, then FAR."""
+    near = (tl.minimum(tile, TURN) + NEAR - 1) // NEAR
+    return near + (tl.maximum(tile - TURN, 0) + FAR - 1) // FAR
 
 
 @triton.jit
-def tail_begin(last, REACH: tl.constexpr, STEP: tl.constexpr):
-    """The first position of the tail, b."""
-    return tl.maximum(last - REACH, 0) // STEP * STEP
+def first_tile(chunk, NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr):
+    """The first tile of a chunk."""
+    return tl.minimum(chunk, TURN // NEAR) * NEAR + tl.maximum(chunk - TURN // NEAR, 0) * FAR
 
 
 @triton.jit
@@ -32,13 +36,17 @@ def merge(m, w, acc, m2, w2, acc2):
 
 
 @triton.jit
-def state_of(q, k, v, seen, scale):
-    """Softmax state of one tile: q [D, BR], k, v [BT, D], seen [BT, BR]; m, w [BR], acc [D, BR]."""
-    s = tl.where(seen, tl.dot(k, q, input_precision="ieee") * scale, float("-inf"))
-    m = tl.max(s, 0)
-    p = tl.exp2(s - tl.where(m == float("-inf"), 0.0, m)[None, :])
-    acc = tl.dot(tl.trans(v), p.to(v.dtype), input_precision="ieee")
-    return m, tl.sum(p, 0), acc
+def absorb(m, w, acc, q, k, v, seen, scale):
+    """One tile into the state: k, v [BT, D], q [D, BR], seen [BT, BR], m, w [BR], acc [D, BR]."""
+    s = tl.dot(k, q, input_precision="ieee") * scale
+    s = tl.where(seen, s, float("-inf"))
+    top = tl.maximum(m, tl.max(s, 0))
+    base = tl.where(top == float("-inf"), 0.0, top)
+    fade = tl.exp2(m - base)
+    p = tl.exp2(s - base[None, :])
+    w = w * fade + tl.sum(p, 0)
+    acc = tl.dot(tl.trans(v), p.to(v.dtype), acc * fade[None, :], input_precision="ieee")
+    return top, w, acc
 
 
 @triton.jit
@@ -61,26 +69,27 @@ def store_part(p_acc, p_ml, row, m_row, part, PARTS, m, w, acc, D: tl.constexpr)
 
 @triton.jit
 def chunk_states(
-    p_q, p_k, p_v, p_acc, p_ml, p_last, p_table, N, PARTS, i_x, i_head, i_b, scale, MB,
-    G: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, BR: tl.constexpr, BT: tl.constexpr,
-    PAGE: tl.constexpr, REACH: tl.constexpr, STEP: tl.constexpr, SUPER: tl.constexpr,
-    UNIT: tl.constexpr,
+    p_q, p_k, p_v, p_acc, p_ml, p_last, p_table, N, PARTS, i_x, i_head, i_b, scale,
+    MB, G: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, BR: tl.constexpr, BT: tl.constexpr,
+    PAGE: tl.constexpr, REACH: tl.constexpr,
+    NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """BR rows of one head against one chunk (UNIT 1), one super (SUPER) or all chunks (0)."""
+    """The chunk of this program, or all of them in order (WHOLE), for BR rows of one head."""
     i_m = i_x % MB
-    i_unit = i_x // MB
+    i_chunk = i_x // MB
     o_r = i_m * BR + tl.arange(0, BR)
     node = o_r // G
     m_r = node < N
     row = (i_b.to(tl.int64) * N + node) * (HKV * G) + i_head * G + o_r % G
     last = tl.load(p_last + i_b * N + node, mask=m_r, other=-1)
-    bound = tail_begin(last, REACH, STEP)  # [BR]
-    reach = tl.max(bound, 0)
-    first = 0 if UNIT == 0 else i_unit * UNIT
-    stop = (reach + BT - 1) // BT
-    if UNIT > 0:
-        stop = tl.minimum(stop, first + UNIT)
-    if first < stop:
+    t0 = tl.maximum(last - REACH, 0) // BT  # [BR]
+    if WHOLE:
+        begin = 0
+        end = tl.max(t0, 0)
+    else:
+        begin = first_tile(i_chunk, NEAR, FAR, TURN)
+        end = tl.minimum(first_tile(i_chunk + 1, NEAR, FAR, TURN), tl.max(t0, 0))
+    if begin < end:
         o_d = tl.arange(0, D)
         o_t = tl.arange(0, BT)
         q = tl.load(p_q + row[None, :] * D + o_d[:, None], mask=m_r[None, :], other=0.0)
@@ -88,173 +97,135 @@ def chunk_states(
         w = tl.zeros([BR], tl.float32)
         acc = tl.zeros([D, BR], tl.float32)
         whole_m, whole_w, whole_acc = m, w, acc
-        for chunk in range(first, stop):
-            position = chunk * BT + o_t
-            known = position < reach
-            page = tl.load(p_table + position // PAGE, mask=known, other=0)
+        for t in range(begin, end):
+            position = t * BT + o_t
+            page = tl.load(p_table + position // PAGE)
             slot = page * PAGE + position % PAGE
-            k = load_tile(p_k, slot, known, i_head, HKV, D)
-            v = load_tile(p_v, slot, known, i_head, HKV, D)
-            if UNIT == 0:
-                if chunk % SUPER == 0:
+            every = position >= 0
+            k = load_tile(p_k, slot, every, i_head, HKV, D)
+            v = load_tile(p_v, slot, every, i_head, HKV, D)
+            if WHOLE:
+                size = tl.where(t < TURN, NEAR, FAR)
+                if t % size == 0:
                     whole_m, whole_w, whole_acc = merge(whole_m, whole_w, whole_acc, m, w, acc)
                     m = tl.full([BR], float("-inf"), tl.float32)
                     w = tl.zeros([BR], tl.float32)
                     acc = tl.zeros([D, BR], tl.float32)
-            m2, w2, acc2 = state_of(q, k, v, position[:, None] < bound[None, :], scale)
-            if UNIT == 1:
-                m, w, acc = m2, w2, acc2
-            else:
-                m, w, acc = merge(m, w, acc, m2, w2, acc2)
-        if UNIT == 0:
+            m, w, acc = absorb(m, w, acc, q, k, v, (t < t0)[None, :] & every[:, None], scale)
+        if WHOLE:
             m, w, acc = merge(whole_m, whole_w, whole_acc, m, w, acc)
-        store_part(p_acc, p_ml, row, m_r, 1 + i_unit, PARTS, m, w, acc, D)
+        store_part(p_acc, p_ml, row, m_r, 1 + i_chunk, PARTS, m, w, acc, D)
 
 
 @triton.jit
-def tree_tail(
+def tail_state(
     p_q, p_k, p_v, p_acc, p_ml, p_start, p_last, p_path, p_table, N, PARTS, i_x, i_head, i_b, scale,
-    G: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, BT: tl.constexpr, BR: tl.constexpr,
-    TAIL: tl.constexpr, NODES: tl.constexpr, PAGE: tl.constexpr, REACH: tl.constexpr,
-    STEP: tl.constexpr,
+    G: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, BR: tl.constexpr, BT: tl.constexpr,
+    PAGE: tl.constexpr, REACH: tl.constexpr, TREE: tl.constexpr,
 ):  # fmt: skip
-    """Tails of NODES nodes: TAIL lanes each, of which a node's heads see their own."""
+    """The tail of one node's heads (TREE: its own ancestors' slots), or of BR rows of a span."""
     o_r = tl.arange(0, BR)
-    node = i_x * NODES + o_r // G
-    m_r = (o_r < NODES * G) & (node < N)
-    row = (i_b.to(tl.int64) * N + node) * (HKV * G) + i_head * G + o_r % G
-    o_d = tl.arange(0, D)
-    q = tl.load(p_q + row[None, :] * D + o_d[:, None], mask=m_r[None, :], other=0.0)
-    o_t = tl.arange(0, BT)
-    owner = o_t // TAIL
-    lane_node = i_x * NODES + owner
-    m_lane = (owner < NODES) & (lane_node < N)
-    last = tl.load(p_last + i_b * N + lane_node, mask=m_lane, other=-1)
-    start = tl.load(p_start + i_b).to(tl.int32)
-    position = tail_begin(last, REACH, STEP) + o_t % TAIL
-    known = m_lane & (position <= last)
-    old = position < start
-    page = tl.load(p_table + position // PAGE, mask=known & old, other=0)
-    p_own = p_path + (i_b.to(tl.int64) * N + lane_node) * (REACH + 1) + (position - start)
-    own = tl.load(p_own, mask=known & (position >= start), other=0)
-    slot = tl.where(old, page * PAGE + position % PAGE, own)
-    k = load_tile(p_k, slot, known, i_head, HKV, D)
-    v = load_tile(p_v, slot, known, i_head, HKV, D)
-    seen = known[:, None] & (owner[:, None] == (o_r // G)[None, :])
-    m, w, acc = state_of(q, k, v, seen, scale)
-    store_part(p_acc, p_ml, row, m_r, 0, PARTS, m, w, acc, D)
-
-
-@triton.jit
-def span_tail(
-    p_q, p_k, p_v, p_acc, p_ml, p_last, p_table, N, PARTS, i_x, i_head, i_b, scale,
-    G: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, BT: tl.constexpr, BR: tl.constexpr,
-    PAGE: tl.constexpr, REACH: tl.constexpr, STEP: tl.constexpr,
-):  # fmt: skip
-    """Tails of BR rows of a span, whose tokens lie side by side: together at most BT positions."""
-    o_r = i_x * BR + tl.arange(0, BR)
-    node = o_r // G
-    m_r = node < N
-    row = (i_b.to(tl.int64) * N + node) * (HKV * G) + i_head * G + o_r % G
+    if TREE:
+        node = i_x + o_r * 0
+        m_r = o_r < G
+        head = o_r
+    else:
+        node = (i_x * BR + o_r) // G
+        m_r = node < N
+        head = (i_x * BR + o_r) % G
+    row = (i_b.to(tl.int64) * N + node) * (HKV * G) + i_head * G + head
     last = tl.load(p_last + i_b * N + node, mask=m_r, other=-1)
-    bound = tail_begin(last, REACH, STEP)
+    start = tl.load(p_start + i_b).to(tl.int32)
+    reach = tl.max(last, 0)
+    t0 = tl.where(m_r, tl.maximum(last - REACH, 0) // BT, reach // BT)
     o_d = tl.arange(0, D)
+    o_t = tl.arange(0, BT)
     q = tl.load(p_q + row[None, :] * D + o_d[:, None], mask=m_r[None, :], other=0.0)
-    position = tl.min(tl.where(m_r, bound, 0x7FFFFFFF), 0) + tl.arange(0, BT)
-    known = position <= tl.max(last, 0)
-    page = tl.load(p_table + position // PAGE, mask=known, other=0)
-    slot = page * PAGE + position % PAGE
-    k = load_tile(p_k, slot, known, i_head, HKV, D)
-    v = load_tile(p_v, slot, known, i_head, HKV, D)
-    seen = (position[:, None] <= last[None, :]) & (position[:, None] >= bound[None, :])
-    m, w, acc = state_of(q, k, v, seen, scale)
+    m = tl.full([BR], float("-inf"), tl.float32)
+    w = tl.zeros([BR], tl.float32)
+    acc = tl.zeros([D, BR], tl.float32)
+    for t in range(tl.min(t0, 0), reach // BT + 1):
+        position = t * BT + o_t
+        known = position <= reach
+        if TREE:
+            old = position < start
+            page = tl.load(p_table + position // PAGE, mask=known & old, other=0)
+            p_own = p_path + (i_b.to(tl.int64) * N + i_x) * (REACH + 1) + (position - start)
+            own = tl.load(p_own, mask=known & (position >= start), other=0)
+            slot = tl.where(old, page * PAGE + position % PAGE, own)
+        else:
+            page = tl.load(p_table + position // PAGE, mask=known, other=0)
+            slot = page * PAGE + position % PAGE
+        k = load_tile(p_k, slot, known, i_head, HKV, D)
+        v = load_tile(p_v, slot, known, i_head, HKV, D)
+        seen = (position[:, None] <= last[None, :]) & (t >= t0)[None, :]
+        m, w, acc = absorb(m, w, acc, q, k, v, seen, scale)
     store_part(p_acc, p_ml, row, m_r, 0, PARTS, m, w, acc, D)
 
 
 @triton.jit
 def attend(
-    p_q, p_k, p_v, p_acc, p_ml, p_start, p_last, p_path, p_table, s_table, N, PARTS, MB, UNITS,
+    p_q, p_k, p_v, p_acc, p_ml, p_start, p_last, p_path, p_table, s_table, N, PARTS, MB, CHUNKS,
     scale, G: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, BR: tl.constexpr,
-    BT: tl.constexpr, TAIL: tl.constexpr, TAIL_BR: tl.constexpr, NODES: tl.constexpr,
-    PAGE: tl.constexpr, REACH: tl.constexpr, STEP: tl.constexpr, SUPER: tl.constexpr,
-    UNIT: tl.constexpr, TREE: tl.constexpr, OVERLAP: tl.constexpr,
+    TAIL_BR: tl.constexpr, BT: tl.constexpr, PAGE: tl.constexpr, REACH: tl.constexpr,
+    NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr,
+    WHOLE: tl.constexpr, TREE: tl.constexpr,
 ):  # fmt: skip
-    """States of all rows. Grid (MB * UNITS + tails, HKV, B)."""
-    begin(OVERLAP)
+    """States of all rows. Grid (MB * CHUNKS + tails, HKV, B); tails are N (TREE) or MB."""
     i_x = tl.program_id(0)
     i_head = tl.program_id(1)
     i_b = tl.program_id(2)
     p_row = p_table + i_b.to(tl.int64) * s_table
-    if i_x < MB * UNITS:
+    if i_x < MB * CHUNKS:
         chunk_states(
-            p_q, p_k, p_v, p_acc, p_ml, p_last, p_row, N, PARTS, i_x, i_head, i_b, scale, MB,
-            G, HKV, D, BR, BT, PAGE, REACH, STEP, SUPER, UNIT,
-        )  # fmt: skip
-    elif TREE:
-        tree_tail(
-            p_q, p_k, p_v, p_acc, p_ml, p_start, p_last, p_path, p_row, N, PARTS,
-            i_x - MB * UNITS, i_head, i_b, scale,
-            G, HKV, D, BT, TAIL_BR, TAIL, NODES, PAGE, REACH, STEP,
+            p_q, p_k, p_v, p_acc, p_ml, p_last, p_row, N, PARTS, i_x, i_head, i_b, scale,
+            MB, G, HKV, D, BR, BT, PAGE, REACH, NEAR, FAR, TURN, WHOLE,
         )  # fmt: skip
     else:
-        span_tail(
-            p_q, p_k, p_v, p_acc, p_ml, p_last, p_row, N, PARTS,
-            i_x - MB * UNITS, i_head, i_b, scale, G, HKV, D, BT, TAIL_BR, PAGE, REACH, STEP,
+        tail_state(
+            p_q, p_k, p_v, p_acc, p_ml, p_start, p_last, p_path, p_row, N, PARTS,
+            i_x - MB * CHUNKS, i_head, i_b, scale, G, HKV, D, TAIL_BR, BT, PAGE, REACH, TREE,
         )  # fmt: skip
-
-
-@triton.jit
-def load_part(p_acc, p_ml, cell, wanted, D: tl.constexpr):
-    """One stored state as m, w [1], acc [D]; empty when not `wanted`."""
-    o_one = tl.arange(0, 1)
-    m = tl.load(p_ml + cell * 2 + o_one, mask=wanted & (o_one == 0), other=float("-inf"))
-    w = tl.load(p_ml + cell * 2 + 1 + o_one, mask=wanted & (o_one == 0), other=0.0)
-    acc = tl.load(p_acc + cell * D + tl.arange(0, D), mask=wanted, other=0.0)
-    return m, w, acc
 
 
 @triton.jit
 def finish(
     p_acc, p_ml, p_last, p_out, PARTS, HQ: tl.constexpr, D: tl.constexpr, BT: tl.constexpr,
-    REACH: tl.constexpr, STEP: tl.constexpr, SUPER: tl.constexpr, UNIT: tl.constexpr,
-    OVERLAP: tl.constexpr,
+    REACH: tl.constexpr, NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr,
+    WHOLE: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Merge the states of one row in the order of positions. Grid (B * N * HQ,)."""
-    begin(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
-    cell = row * PARTS
+    o_d = tl.arange(0, D)
     last = tl.load(p_last + row // HQ)
-    chunks = (tail_begin(last, REACH, STEP) + BT - 1) // BT
-    empty_m = tl.full([1], float("-inf"), tl.float32)
-    empty_w = tl.zeros([1], tl.float32)
-    empty_acc = tl.zeros([D], tl.float32)
-    m, w, acc = empty_m, empty_w, empty_acc
-    tail_m, tail_w, tail_acc = load_part(p_acc, p_ml, cell, last >= 0, D)
-    if UNIT == 1:
-        for base in range(0, chunks, SUPER):
-            super_m, super_w, super_acc = empty_m, empty_w, empty_acc
-            for j in tl.static_range(SUPER):
-                m2, w2, acc2 = load_part(p_acc, p_ml, cell + 1 + base + j, base + j < chunks, D)
-                super_m, super_w, super_acc = merge(super_m, super_w, super_acc, m2, w2, acc2)
-            m, w, acc = merge(m, w, acc, super_m, super_w, super_acc)
-    else:
-        units = tl.minimum(chunks, 1) if UNIT == 0 else (chunks + UNIT - 1) // UNIT
-        for base in range(0, units, 4):
-            for j in tl.static_range(4):
-                m2, w2, acc2 = load_part(p_acc, p_ml, cell + 1 + base + j, base + j < units, D)
-                m, w, acc = merge(m, w, acc, m2, w2, acc2)
-    m, w, acc = merge(m, w, acc, tail_m, tail_w, tail_acc)
-    tl.store(p_out + row * D + tl.arange(0, D), (acc / w).to(p_out.dtype.element_ty))
+    count = chunks_below(tl.maximum(last - REACH, 0) // BT, NEAR, FAR, TURN)
+    if WHOLE:
+        count = tl.minimum(count, 1)
+    m = tl.full([1], float("-inf"), tl.float32)
+    w = tl.zeros([1], tl.float32)
+    acc = tl.zeros([D], tl.float32)
+    for base in range(0, count, UNROLL):
+        for j in tl.static_range(UNROLL):
+            i_part = base + j
+            m_part = (i_part + tl.arange(0, 1)) < count
+            p_state = p_ml + (row * PARTS + 1 + i_part) * 2 + tl.arange(0, 1)
+            m2 = tl.load(p_state, mask=m_part, other=float("-inf"))
+            w2 = tl.load(p_state + 1, mask=m_part, other=0.0)
+            p_part = p_acc + (row * PARTS + 1 + i_part) * D + o_d
+            acc2 = tl.load(p_part, mask=i_part < count, other=0.0)
+            m, w, acc = merge(m, w, acc, m2, w2, acc2)
+    p_state = p_ml + row * PARTS * 2 + tl.arange(0, 1)
+    acc2 = tl.load(p_acc + row * PARTS * D + o_d)
+    m, w, acc = merge(m, w, acc, tl.load(p_state), tl.load(p_state + 1), acc2)
+    tl.store(p_out + row * D + o_d, (acc / w).to(p_out.dtype.element_ty))
 
 
 @triton.jit
 def plan(
     p_start, p_table, s_table, p_words, s_words_b, s_words_n, p_write, p_last, p_path, N,
     W: tl.constexpr, PAGE: tl.constexpr, REACH: tl.constexpr, PATTERN: tl.constexpr,
-    OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """Slots and last visible position of one new token. PATTERN 0 tree, 1 causal, 2 all."""
-    begin(OVERLAP)
     i_n = tl.program_id(0)
     i_b = tl.program_id(1)
     start = tl.load(p_start + i_b)

@@ -9,19 +9,14 @@ import torch
 
 from ddtree.ops.backend import limits
 from ddtree.ops.bitmask import words_for
-from ddtree.ops.overlap import overlapped
 from ddtree.ops.tree_attention import kernel
 
-TILE = 128  # keys a chunk
-SUPER = 4  # chunks that are merged before others join
+TILE = 64  # keys a tile
 REACH = 15  # deepest node: a tree fills positions start .. start + REACH
-STEP = 16  # a tail begins at a multiple; so it has at most REACH + STEP positions
-TAIL = 32  # lanes of one node's tail
-COLUMNS = 16  # heads of the nodes of one tail, the smallest token side of a product
-WARPS = 4  # fixed: the weights of a tile are summed across the warps
-SCRATCH = 1 << 19  # states that may be stored; 256 MiB at D = 128
+NEAR, FAR, TURN = 4, 16, 64  # tiles a chunk below tile TURN, and beyond it
+TAIL_ROWS = 16  # heads of one node, padded to the smallest token side of a product
+SCRATCH = 1 << 19  # states that SPLIT may store; 256 MiB at D = 128
 PATTERNS = {"tree": 0, "causal": 1, "all": 2}
-FIXED = {"BT": TILE, "REACH": REACH, "STEP": STEP, "SUPER": SUPER}
 
 
 @dataclass(frozen=True)
@@ -34,19 +29,15 @@ class Paged:
     last: torch.Tensor  # [B, N] int32, last visible position of each token
     path: torch.Tensor | None  # [B, N, REACH + 1] int64, slots of the node's path; None: a span
 
-    @property
-    def chunks(self) -> int:
-        """Chunks of the longest sequence that the page table can hold."""
-        return -(-self.page_table.shape[1] * self.page_size // TILE)
-
 
 @dataclass(frozen=True)
 class Blocks:
     """How the work of one launch is cut. No choice here changes a bit of the result."""
 
     rows: int  # tokens x heads of one key-value head that share a loaded tile
-    unit: int  # chunks a program: 1, SUPER, or 0 for all
-    stages: int = 1  # tiles in flight where a program has several chunks
+    whole: bool  # one program walks all chunks of its rows, instead of one program a chunk
+    warps: int = 4
+    stages: int = 3
 
 
 def plan(
@@ -56,12 +47,9 @@ def plan(
     rows, device = start.shape[0], start.device
     write = torch.empty(rows, new, dtype=torch.int64, device=device)
     last = torch.empty(rows, new, dtype=torch.int32, device=device)
-    path, words, kind = None, write, PATTERNS["tree"]
-    if isinstance(pattern, torch.Tensor):
-        words = pattern
-        path = torch.empty(rows, new, REACH + 1, dtype=torch.int64, device=device)
-    else:
-        kind = PATTERNS[pattern]
+    tree = isinstance(pattern, torch.Tensor)
+    words = pattern if isinstance(pattern, torch.Tensor) else write
+    path = torch.empty(rows, new, REACH + 1, dtype=torch.int64, device=device) if tree else None
     kernel.plan[(new, rows)](
         start,
         page_table,
@@ -76,11 +64,21 @@ def plan(
         W=words_for(new),
         PAGE=page,
         REACH=REACH,
-        PATTERN=kind,
-        num_warps=1,
-        **overlapped(start),
+        PATTERN=PATTERNS["tree" if isinstance(pattern, torch.Tensor) else pattern],
+        num_warps=2,
     )
     return write, Paged(start, page_table, page, last, path)
+
+
+# Fused multiply-adds are off: else a merge in `attend` and one in `finish` may round apart.
+_FIXED = {
+    "BT": TILE,
+    "REACH": REACH,
+    "NEAR": NEAR,
+    "FAR": FAR,
+    "TURN": TURN,
+    "enable_fp_fusion": False,
+}
 
 
 def attend(
@@ -94,17 +92,16 @@ def attend(
     batch, new, heads, dim = q.shape
     kv_heads = kv[0].shape[1]
     group = heads // kv_heads
-    cut = blocks or choose(q, kv_heads, paged.chunks)
-    units = -(-paged.chunks // cut.unit) if cut.unit else 1
-    parts = 1 + units
-    states = batch * new * heads * parts
-    acc = torch.empty(states * dim, dtype=torch.float32, device=q.device)
-    weights = torch.empty(states * 2, dtype=torch.float32, device=q.device)
-    across = -(-new * group // cut.rows)
-    nodes = min(TILE // TAIL, COLUMNS // group)
+    cut = blocks or choose(q, kv_heads, most_chunks(paged))
+    chunks = min(most_chunks(paged), 1) if cut.whole else most_chunks(paged)
+    parts = 1 + chunks
     tree = paged.path is not None
-    tails = -(-new // nodes) if tree else across
-    kernel.attend[(across * units + tails, kv_heads, batch)](
+    held = batch * new * heads * parts
+    acc = torch.empty(held * dim, dtype=torch.float32, device=q.device)
+    weights = torch.empty(held * 2, dtype=torch.float32, device=q.device)
+    across = -(-new * group // cut.rows)
+    fixed = _FIXED | {"D": dim, "WHOLE": cut.whole}
+    kernel.attend[(across * chunks + (new if tree else across), kv_heads, batch)](
         q,
         *kv,
         acc,
@@ -117,51 +114,38 @@ def attend(
         new,
         parts,
         across,
-        units,
+        chunks,
         math.log2(math.e) / math.sqrt(dim),
         G=group,
         HKV=kv_heads,
-        D=dim,
         BR=cut.rows,
-        TAIL=TAIL,
-        TAIL_BR=COLUMNS if tree else cut.rows,
-        NODES=nodes,
+        TAIL_BR=TAIL_ROWS if tree else cut.rows,
         PAGE=paged.page_size,
-        UNIT=cut.unit,
         TREE=tree,
-        num_warps=WARPS,
+        num_warps=cut.warps,
         num_stages=cut.stages,
-        enable_fp_fusion=False,  # else a merge in `attend` and one in `finish` may round apart
-        **FIXED,
-        **overlapped(q),
+        **fixed,
     )
-    kernel.finish[(batch * new * heads,)](
-        acc,
-        weights,
-        paged.last,
-        out,
-        parts,
-        HQ=heads,
-        D=dim,
-        UNIT=cut.unit,
-        num_warps=1,
-        enable_fp_fusion=False,
-        **FIXED,
-        **overlapped(q),
-    )
+    states, unroll = (acc, weights, paged.last), 8 if chunks > 1 else 1
+    finish = kernel.finish[(batch * new * heads,)]
+    finish(*states, out, parts, HQ=heads, UNROLL=unroll, num_warps=1, **fixed)
+
+
+def most_chunks(paged: Paged) -> int:
+    """Chunks of the longest sequence that the page table can hold."""
+    tiles = paged.page_table.shape[1] * paged.page_size // TILE
+    return -(-min(tiles, TURN) // NEAR) + -(-max(tiles - TURN, 0) // FAR)
 
 
 def choose(q: torch.Tensor, kv_heads: int, chunks: int) -> Blocks:
     """Blocks for these shapes: enough programs to fill the device, few states to store."""
     batch, new, heads, dim = q.shape
     rows = new * heads // kv_heads
+    block = 16 if rows <= 16 else 32 if rows <= 32 else 64
+    programs = batch * kv_heads * -(-rows // block)
+    stored = batch * new * heads * (chunks + 1)
     device = limits(q.device)
-    stages = 2 if 4 * TILE * dim * q.element_size() + (32 << 10) <= device.shared // 2 else 1
-    block = 16 if rows <= 16 else 32
-    alone = batch * kv_heads * -(-rows // block)
-    stored = batch * new * heads
-    if alone >= device.multiprocessors or stored * -(-chunks // SUPER) > SCRATCH:
-        return Blocks(block, 0, stages)
-    if rows > 32 or chunks > 128 or stored * chunks > SCRATCH:
-        return Blocks(block if rows <= 32 else 64, SUPER, stages)
-    return Blocks(block, 1)
+    whole = chunks <= 1 or programs >= 2 * device.multiprocessors or stored > SCRATCH
+    stage = 2 * TILE * dim * q.element_size()
+    room = device.shared - block * dim * 4 - 8192
+    return Blocks(block, whole, stages=max(1, min(3, room // stage)))

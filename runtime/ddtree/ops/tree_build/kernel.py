@@ -7,8 +7,6 @@ Keys are the score in order-preserving bits above the push order, so one maximum
 import triton
 import triton.language as tl
 
-from ddtree.ops.overlap.kernel import start
-
 
 @triton.jit
 def key_of(score, order):
@@ -43,10 +41,9 @@ def better(key, note, other_key, other_note):
 def grow(
     p_root, p_ranked, p_logprobs, p_tokens, p_parents, p_depths, p_scores, p_words,
     BUDGET: tl.constexpr, DEEP: tl.constexpr, WIDE: tl.constexpr, SIZE: tl.constexpr,
-    W: tl.constexpr, BW: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
+    W: tl.constexpr, BW: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The tree of row program_id(0); marginals [B, DEEP, WIDE], outputs [B, BUDGET + 1]."""
-    start(OVERLAP)
     i_b = tl.program_id(0).to(tl.int64)
     p_ranked += i_b * DEEP * WIDE
     p_logprobs += i_b * DEEP * WIDE

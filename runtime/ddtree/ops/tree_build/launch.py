@@ -6,7 +6,6 @@ import torch
 
 from ddtree.core.batch import DraftTree, Marginals
 from ddtree.ops.bitmask import words_for
-from ddtree.ops.overlap import overlapped
 from ddtree.ops.tree_build import kernel
 
 LIMIT = 256  # budget; ranks and parents have 10 and 16 bits in a note
@@ -46,6 +45,5 @@ def grow(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTree:
         BW=1 << (words - 1).bit_length(),
         BLOCK=32,
         num_warps=1,  # a pop is five shuffles; more warps would meet in shared memory
-        **overlapped(root),
     )
     return tree
