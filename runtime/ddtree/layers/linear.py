@@ -41,7 +41,8 @@ class Linear(nn.Module):
 
 def packs(weight: torch.Tensor) -> bool:
     """Whether this weight is worth oneDNN's layout, and this build of torch has it."""
-    if weight.device.type != "cpu" or not torch.backends.mkldnn.enabled:
+    built_in = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if weight.device.type != "cpu" or not built_in:
         return False
     if weight.dtype == torch.bfloat16:
         # without hardware bf16 oneDNN refuses the reorder
