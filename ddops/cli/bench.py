@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ddops.analysis.compare import Row
     from ddops.flows.bench import Plan
+    from ddops.flows.site import Site
 
 _DEFAULT = "local"
 _TYPED = "ddops.typed"
@@ -62,20 +63,15 @@ def bench(
 
     \b
     Example:
-      ddops bench local --matrix --yes
       ddops bench local --matrix mine.yaml --cells 'ddtree-b8.*'
-      ddops bench local --restore
     """
     from ddops.flows import bench as flow
-    from ddops.flows.lock import locked
     from ddops.flows.site import opened
 
     output = Output(json=json, quiet=quiet, verbose=verbose)
     with opened(box) as site:
         if restore:
-            with locked(site, "bench"):
-                done = flow.restore(site, out, output)
-            output.result({"restored": done}, "put back" if done else "nothing to put back")
+            _restore(site, out, output)
             return
         planned = flow.plan(site, flow.load_matrix(matrix), out, cells or ())
         for warning in flow.warnings(planned, site):
@@ -88,12 +84,28 @@ def bench(
         if planned.missing and not output.confirm(question, yes=yes):
             output.say("nothing was measured")
             return
-        with locked(site, "bench"):
-            result = flow.bench(site, planned, context.meta[_TYPED], output)
+        _measure(site, planned, context.meta[_TYPED], output)
+
+
+def _measure(site: Site, planned: Plan, typed: tuple[str, ...], output: Output) -> None:
+    from ddops.flows import bench as flow
+    from ddops.flows.lock import locked
+
+    with locked(site, "bench"):
+        result = flow.bench(site, planned, typed, output)
     data = {"folder": str(result.folder), "cells": [asdict(row) for row in result.rows]}
     output.result(data, draw(result.rows))
     output.say(f"records: {result.folder}")
     flow.check(result)
+
+
+def _restore(site: Site, out: Path, output: Output) -> None:
+    from ddops.flows import bench as flow
+    from ddops.flows.lock import locked
+
+    with locked(site, "bench"):
+        done = flow.restore(site, out, output)
+    output.result({"restored": done}, "put back" if done else "nothing to put back")
 
 
 def with_matrix(args: list[str]) -> list[str]:

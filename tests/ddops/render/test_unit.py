@@ -121,7 +121,8 @@ def test_a_system_unit_is_hardened_and_gives_up_where_a_restart_is_vain() -> Non
 
 def test_what_lies_in_tmp_is_not_hidden_from_the_service() -> None:
     assert "PrivateTmp" not in render_unit(UNIT, "systemd")
-    elsewhere = UNIT.model_copy(update={"workdir": "/var/lib/d", "env_file": "/var/lib/d/env"})
+    update = {"workdir": "/var/lib/d", "env_file": "/var/lib/d/env", "argv": ("/usr/bin/true",)}
+    elsewhere = UNIT.model_copy(update=update)
     assert "PrivateTmp=yes" in render_unit(elsewhere, "systemd").splitlines()
 
 

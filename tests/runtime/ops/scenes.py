@@ -27,13 +27,11 @@ def ints(*shape: int) -> torch.Tensor:
 
 
 def attention() -> None:
-    """SmolLM2 and Qwen3-8B; one token, trees, a drafter's block, a prompt chunk."""
-    for kv_heads, group, dim in ((3, 3, 64), (8, 4, 128)):
-        for batch, new in ((1, 1), (1, 17), (64, 17), (1, 257)):
-            words = ints(batch, new, words_for(new))
-            attend(batch, new, words, (kv_heads, group, dim))
-        attend(1, 16, "all", (kv_heads, group, dim))
-        attend(1, 512, "causal", (kv_heads, group, dim))
+    """Qwen3-8B: one token, trees split and whole, a prompt chunk. SmolLM2: a drafter's block."""
+    for batch, new in ((1, 1), (1, 17), (1, 257)):
+        attend(batch, new, ints(batch, new, words_for(new)), (8, 4, 128))
+    attend(1, 512, "causal", (8, 4, 128))
+    attend(1, 16, "all", (3, 3, 64))
 
 
 def attend(batch: int, new: int, pattern: str | torch.Tensor, heads: tuple[int, int, int]) -> None:
@@ -44,14 +42,14 @@ def attend(batch: int, new: int, pattern: str | torch.Tensor, heads: tuple[int, 
 
 
 def products() -> None:
-    """SmolLM2's and Qwen3-8B's weights for one token, for trees, and for a prompt chunk."""
-    for hidden, inner in ((576, 1536), (4096, 12288)):
-        for tokens in (1, 17, 64, 65, 512):
-            x = empty(tokens, hidden)
-            linear(x, empty(hidden, hidden), x)
-            gated_linear(x, empty(2 * inner, hidden))
-            linear(empty(tokens, inner), empty(hidden, inner), x)
-        linear(empty(17, hidden), empty(49152, hidden), dtype=torch.float32)
+    """Qwen3-8B's weights for one token, a tree and a prompt chunk; SmolLM2's, split and odd."""
+    for tokens in (1, 65, 512):
+        x = empty(tokens, 4096)
+        gated_linear(x, empty(24576, 4096))
+        linear(empty(tokens, 12288), empty(4096, 12288), x)
+    gated_linear(empty(17, 576), empty(3072, 576))
+    linear(empty(17, 200), empty(576, 200))
+    linear(empty(17, 576), empty(49152, 576), dtype=torch.float32)
 
 
 def rows() -> None:

@@ -1,0 +1,63 @@
+"""The skinny product, interpreted, agrees with the reference at sizes that fit no tile."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ddtree.ops.backend import kernels_everywhere
+from ddtree.ops.linear import gated_linear, launch, linear
+from tests.runtime.ops.interpreted import close, interpreted, poisoned
+
+pytestmark = interpreted
+SIZES = [(1, 70, 96), (9, 64, 576), (17, 130, 450), (33, 10, 64), (129, 65, 200)]  # M, N, K
+
+
+def data(m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(m)
+    return torch.randn(m, k), torch.randn(n, k) / k**0.5
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SIZES, ids=str)
+def test_products_and_residuals(m: int, n: int, k: int) -> None:
+    x, weight = data(m, n, k)
+    residual = torch.randn(m, n)
+    with kernels_everywhere():
+        plain, added = linear(x, weight), linear(x, weight, residual)
+        logits = linear(x.half(), weight.half(), dtype=torch.float32)
+    close(plain, linear(x, weight))
+    close(added, linear(x, weight, residual))
+    torch.testing.assert_close(logits, linear(x, weight), atol=5e-3, rtol=5e-3)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SIZES, ids=str)
+def test_gated_products(m: int, n: int, k: int) -> None:
+    x, weight = data(m, 2 * n, k)
+    with kernels_everywhere():
+        got = gated_linear(x, weight)
+    close(got, gated_linear(x, weight))
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["split", "whole"])
+def test_every_element_is_written_and_the_counters_return_to_zero(whole: object) -> None:
+    x, weight = data(20, 100, 576)
+    assert launch.cut(100, 576).splits > 1
+    out = poisoned(20, 100)
+    for _ in range(2):
+        blocks = launch.Blocks(64, 16, warps=4, stages=2, whole=bool(whole))
+        launch.run(x, weight, out, launch.PLAIN, blocks=blocks)
+        assert int(launch.counts(x.device).abs().sum()) == 0
+    close(out, linear(x, weight))
+
+
+def test_a_weight_of_other_features_is_refused() -> None:
+    with pytest.raises(ValueError, match="5 features do not fit weight"):
+        linear(torch.zeros(1, 5), torch.zeros(3, 4))
+
+
+@pytest.mark.parametrize("k", [64, 200, 576, 1536, 2880, 4096, 12288])
+@pytest.mark.parametrize("n", [64, 576, 960, 4096, 6144, 12288, 151936])
+def test_a_cut_covers_all_of_k_and_no_split_is_empty(n: int, k: int) -> None:
+    how = launch.cut(n, k)
+    assert how.width * how.steps * how.splits >= k
+    assert how.width * how.steps * (how.splits - 1) < k

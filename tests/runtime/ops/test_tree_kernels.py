@@ -1,0 +1,89 @@
+"""Build, accept and commit, interpreted, equal their references exactly, ties included."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ddtree.core.batch import DraftTree, Marginals
+from ddtree.ops.backend import kernels_everywhere
+from ddtree.ops.kv_commit import commit_slots, kv_commit
+from ddtree.ops.tree_accept import tree_accept
+from ddtree.ops.tree_build import tree_build
+from tests.runtime.ops.interpreted import interpreted
+
+pytestmark = interpreted
+FIELDS = ("tokens", "parents", "depths", "ancestors", "scores")
+
+
+def drafted(rows: int, deep: int, wide: int, levels: int) -> Marginals:
+    """Few levels make ties common."""
+    generator = torch.Generator().manual_seed(rows + wide)
+    raw = torch.randint(0, levels, (rows, deep, wide), generator=generator).float()
+    logprobs = torch.log_softmax(raw, -1).sort(-1, descending=True).values
+    tokens = torch.rand(rows, deep, 500, generator=generator).argsort(-1)[..., :wide]
+    return Marginals(tokens.contiguous(), logprobs)
+
+
+def likely(tree: DraftTree) -> torch.Tensor:
+    """Choices of the target that often are a child's token."""
+    chosen = tree.tokens.clone()
+    for row in range(chosen.shape[0]):
+        for node in range(chosen.shape[1] - 1, 0, -1):
+            if (node * 7 + row) % 3:
+                chosen[row, max(int(tree.parents[row, node]), 0)] = tree.tokens[row, node]
+    return chosen
+
+
+@pytest.mark.parametrize(
+    ("budget", "deep", "wide", "levels"),
+    [(1, 1, 1, 3), (5, 1, 2, 3), (9, 3, 9, 2), (16, 15, 16, 10**6), (33, 4, 33, 5), (65, 2, 65, 2)],
+    ids=str,
+)
+def test_trees_and_paths(budget: int, deep: int, wide: int, levels: int) -> None:
+    given, root = drafted(2, deep, wide, levels), torch.tensor([3, 4])
+    expected = tree_build(root, given, budget)
+    with kernels_everywhere():
+        got = tree_build(root, given, budget)
+    for field in FIELDS:
+        assert torch.equal(getattr(got, field), getattr(expected, field)), field
+    for nodes in (budget + 1, max(1, budget // 2)):  # a prefix is read in place
+        chosen = likely(expected.prefix(nodes))
+        verdict = tree_accept(expected.prefix(nodes), chosen, deep)
+        with kernels_everywhere():
+            found = tree_accept(got.prefix(nodes), chosen, deep)
+        assert torch.equal(found.path, verdict.path)
+        assert torch.equal(found.length, verdict.length)
+        assert torch.equal(found.tokens, verdict.tokens)
+
+
+def test_a_row_without_candidates_is_a_root() -> None:
+    given = Marginals(torch.zeros(1, 2, 3, dtype=torch.int64), torch.full((1, 2, 3), -torch.inf))
+    with kernels_everywhere():
+        tree = tree_build(torch.tensor([8]), given, 3)
+    assert tree.depths.tolist() == [[0, -1, -1, -1]]
+    assert tree.tokens.tolist() == [[8, 8, 8, 8]]
+
+
+def test_a_tree_beyond_the_kernels_words_is_refused() -> None:
+    with kernels_everywhere(), pytest.raises(ValueError, match="more than a note holds"):
+        tree_build(torch.tensor([1]), drafted(1, 2, 9, 9), 257)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 16])
+def test_commits_that_overlap(steps: int) -> None:
+    """Path [0, 2, 3, 4 ..]: every source but the first is the next one's target."""
+    start, length = torch.tensor([5, 0]), torch.tensor([steps, min(2, steps)])
+    path = torch.arange(steps) + (torch.arange(steps) > 0)
+    table = (torch.randperm(12) + 1).reshape(2, 6)
+    given = (start, table, 4, path.expand(2, -1), length)
+    moves = commit_slots(*given)
+    with kernels_everywhere():
+        found = commit_slots(*given)
+    assert torch.equal(found[0], moves[0]) and torch.equal(found[1], moves[1])
+    here = torch.randn(3, 2, 13 * 4, 3, 100)  # rows of 300: one full block of columns and a rest
+    there = here.clone()
+    kv_commit(here, *moves)
+    with kernels_everywhere():
+        kv_commit(there, *moves)
+    assert torch.equal(there, here)
