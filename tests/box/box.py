@@ -162,12 +162,7 @@ class Box:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 ["sh", "-c", enter, "sh", *mortal, *boot],
-                env={
-                    "PATH": _PATH,
-                    "GROUPS_": groups,
-                    "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1",
-                    "SYSTEMD_NSPAWN_TMPFS_TMP": "0",
-                },
+                env={"PATH": _PATH, "GROUPS_": groups, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,  # a pipe would be held open by the box
                 stderr=log,
