@@ -1,7 +1,7 @@
 """Compiles every kernel launch of given calls for a GPU that is not there, and weighs it.
 
 The calls run on meta tensors, so that what is compiled is what would be launched, options included.
-Run as `python -m tests.runtime.ops.aot ARCH SCENE`; prints a JSON list. Not in the interpreter.
+Run as `python -m tests.runtime.ops.aot ARCH SCENE..`; prints a JSON list. Not in the interpreter.
 """
 
 from __future__ import annotations
@@ -95,9 +95,10 @@ def recording(arch: int) -> Iterator[list[Launch]]:
         result.extend(launches)
 
 
-def main(arch: int, scene: Callable[[], None]) -> list[dict[str, Any]]:
+def main(arch: int, scenes: list[Callable[[], None]]) -> list[dict[str, Any]]:
     with recording(arch) as launches:
-        scene()
+        for scene in scenes:
+            scene()
     report = []
     for launch in launches:
         compiled = launch.compile(arch)
@@ -115,5 +116,5 @@ def main(arch: int, scene: Callable[[], None]) -> list[dict[str, Any]]:
 if __name__ == "__main__":
     from tests.runtime.ops import scenes
 
-    found = main(int(sys.argv[1]), getattr(scenes, sys.argv[2]))
+    found = main(int(sys.argv[1]), [getattr(scenes, name) for name in sys.argv[2:]])
     sys.stdout.write(json.dumps(found))
