@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,14 +16,18 @@ from ddops.bench.metrics import completion_tokens, derive
 from ddops.bench.prompts import PromptSet, questions, warm_up
 from ddops.bench.quality import alone, garbage, lossless
 from ddops.errors import ServiceError
+from ddops.facts import busy
 from ddops.flows.service import Served
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
+from ddops.host.base import Host
 from ddops.spec.deployment import Deployment
 from ddops.spec.matrix import Cell, Matrix
 from ddops.spec.record import EngineSeen, Failure, Gate, Metrics, Record, Trace
 
 LOG_LINES = 200
+_LOOK_S = 0.5
+_QUIET_CORES = 0.3
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Outcome:
     deployment: Deployment
     unit_sha256: str
     engine: EngineSeen | None
+    busy_cores: float | None = None
     measured: Measured | None = None
     metrics: Metrics | None = None
     gates: tuple[Gate, ...] = ()
@@ -69,6 +75,7 @@ def run_cell(
 ) -> Record:
     """`baseline`: traces of the autoregressive cell, None without a good record of it."""
     started_at = now()
+    busy_cores = _busy_cores(course.site.host, voice)
     measured = _measure(course, stage, cell, voice)
     window = measured.window
     failure = _failure(course, stage, measured)
@@ -77,6 +84,7 @@ def run_cell(
         deployment=stage.served.deployment,
         unit_sha256=stage.served.unit_sha256,
         engine=stage.engine,
+        busy_cores=busy_cores,
         measured=measured,
         metrics=derive(
             window.traces, window.length_s, measured.counters_before, measured.counters_after
@@ -116,6 +124,7 @@ def record(course: Course, cell: Cell, outcome: Outcome) -> Record:
         started_at=outcome.started_at,
         window_s=measured.window.length_s if measured else None,
         client_lag_s=measured.window.client_lag_s if measured else None,
+        busy_cores=outcome.busy_cores,
         traces=measured.window.traces if measured else (),
         counters_before=measured.counters_before if measured else {},
         counters_after=measured.counters_after if measured else {},
@@ -128,6 +137,16 @@ def record(course: Course, cell: Cell, outcome: Outcome) -> Record:
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _busy_cores(host: Host, voice: Voice) -> float | None:
+    """The service is ready and idle now, so what takes cores is somebody else's."""
+    before = busy.parse(host.run(busy.COMMAND).stdout)
+    time.sleep(_LOOK_S)
+    used = busy.cores_between(before, busy.parse(host.run(busy.COMMAND).stdout))
+    if used is not None and used > _QUIET_CORES:
+        voice.warn(f"other processes use {used:.1f} cores: this cell is slower for it")
+    return used
 
 
 def _measure(course: Course, stage: Stage, cell: Cell, voice: Voice) -> Measured:

@@ -126,6 +126,7 @@ class Record(Word):
     started_at: str  # UTC, ISO 8601
     window_s: float | None  # length of the measured window
     client_lag_s: Spread | None = None  # how late the client's own event loop woke in the window
+    busy_cores: float | None = None  # in use by others just before, while the service was idle
     traces: tuple[Trace, ...]
     counters_before: dict[str, float]
     counters_after: dict[str, float]

@@ -58,6 +58,7 @@ def test_a_record_holds_what_it_takes_to_believe_it(measured: BenchMachine) -> N
     assert record.command == ("ddops", "bench", "stand", "--matrix", "small.yaml", "--yes")
     assert record.prompts_licence == "Apache-2.0"
     assert record.client_lag_s is not None
+    assert record.busy_cores is not None
 
 
 def test_run_json_holds_what_the_records_share(measured: BenchMachine) -> None:
