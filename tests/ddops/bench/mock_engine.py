@@ -22,6 +22,7 @@ class Plan:
     gap: float = 0.02
     tokens: tuple[int, ...] = (1, 4, 4, 4)  # per chunk
     stagger: float = 0.0  # request number n answers n % 64 * stagger later
+    comments: float | None = None  # seconds between SSE comments before the first token
     usage: str = "every-chunk"  # or final-usage, nothing
     die_after: int | None = None  # chunks in all, then the process is gone
     fail_from: int | None = None  # request number from which HTTP 500 is answered
@@ -82,6 +83,10 @@ class Engine:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")
         writer.write(b"transfer-encoding: chunked\r\n\r\n")
         _event(writer, {"choices": [{"delta": {"role": "assistant", "content": ""}}]})
+        if self.plan.comments is not None:
+            while due - loop.time() > self.plan.comments:
+                _chunk(writer, b": still reading\n\n")
+                await asyncio.sleep(self.plan.comments)
         total = 0
         for tokens in self._chunks(body["max_tokens"]):
             await asyncio.sleep(due - loop.time())

@@ -59,14 +59,17 @@ def misses(found: Metrics, plan: Plan, concurrency: int) -> dict[str, tuple[floa
 @pytest.mark.parametrize(
     ("concurrency", "plan"),
     [
-        (1, Plan(ttft=0.6, gap=0.05, tokens=TOKENS)),
-        (64, Plan(ttft=1.2, gap=0.15, tokens=TOKENS, stagger=0.002)),
+        (1, Plan(ttft=0.6, gap=0.05, tokens=TOKENS, comments=0.02)),
+        (64, Plan(ttft=2.0, gap=0.2, tokens=TOKENS, stagger=0.002)),
         (256, Plan(ttft=2.0, gap=0.3, tokens=TOKENS, stagger=0.004)),
     ],
     ids=["C=1", "C=64", "C=256"],
 )
 def test_planted_times_are_measured_within_one_percent(concurrency: int, plan: Plan) -> None:
-    """Another process on these cores only adds time, now and then; a wrong formula always errs."""
+    """Other work on these cores adds time, now and then; a wrong formula errs every time.
+
+    A process that slept for half a second wakes 10 ms late here, so at C=1 comments keep it awake.
+    """
     for _ in range(ATTEMPTS):
         with serving(plan) as target:
             found = derived(run(target, work(concurrency, concurrency)))
