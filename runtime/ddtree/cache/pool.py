@@ -32,7 +32,3 @@ class KvPool:
     def layer(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values of one layer, each [slots, Hkv, D]; views, not copies."""
         return self.kv[index, 0], self.kv[index, 1]
-
-    @staticmethod
-    def bytes_per_slot(layers: int, kv_heads: int, head_dim: int, itemsize: int) -> int:
-        return layers * 2 * kv_heads * head_dim * itemsize
