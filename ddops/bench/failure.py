@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
-from ddops.spec.record import Failure
-
-Kind = Literal[
-    "illegal-access",
-    "cublas",
-    "out-of-memory",
-    "timeout",
-    "garbage",
-    "jit",
-    "nccl",
-    "service-died",
-    "not-ready",
-    "requests-failed",
-    "other",
-]
+from ddops.spec.record import Failure, FailureKind
 
 TAIL_CHARACTERS = 4000
 
 # The first that fits wins, causes before their echoes: after an illegal access cuBLAS and NCCL
 # report failures of their own, and a failed compile ends in a CUDA error.
-_PATTERNS: tuple[tuple[Kind, str], ...] = (
+_PATTERNS: tuple[tuple[FailureKind, str], ...] = (
     ("illegal-access", r"illegal memory access|misaligned address|cudaErrorIllegalAddress"),
     ("jit", r"Python\.h: No such file|ptxas (fatal|error|.*not defined)|ptxas.*sm_\d+a?"),
     ("jit", r"triton\.compiler\.errors|CompilationError|flash_attn\.cute|nvcc fatal"),
@@ -48,7 +33,7 @@ class Seen:
     timed_out: bool
 
 
-def classify(log: str) -> Kind | None:
+def classify(log: str) -> FailureKind | None:
     """The kind whose symptom stands in `log`; None when the log says nothing we know."""
     found = (kind for kind, pattern in _PATTERNS if re.search(pattern, log))
     return next(found, None)
@@ -67,7 +52,7 @@ def not_ready(message: str, log: str) -> Failure:
     )
 
 
-def _by_sight(seen: Seen) -> Kind:
+def _by_sight(seen: Seen) -> FailureKind:
     if not seen.alive:
         return "service-died"
     return "timeout" if seen.timed_out else "requests-failed"

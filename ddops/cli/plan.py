@@ -56,6 +56,11 @@ def draw(planned: Plan, place: Place, *, arguments: bool) -> RenderableType:
     return Group(*parts)
 
 
+def show_commands(out: Output, commands: Sequence[Command], place: Place) -> None:
+    """What a dry run prints: the commands, and nothing is done."""
+    out.result([command.line for command in commands], draw_commands(commands, place))
+
+
 def draw_commands(commands: Sequence[Command], place: Place) -> RenderableType:
     """Paths below the state folder are shown without it; `--json` has them in full."""
     from rich.console import Group

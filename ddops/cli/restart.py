@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddops.cli.options import BoxName, DryRun, Json, Quiet, Verbose
 from ddops.cli.output import Output
-from ddops.cli.plan import draw_commands
+from ddops.cli.plan import show_commands
 
 
 def restart(
@@ -28,8 +28,7 @@ def restart(
     out = Output(json=json, quiet=quiet, verbose=verbose)
     with opened(box) as site:
         if dry_run:
-            commands = restart_plan(site)
-            out.result([command.line for command in commands], draw_commands(commands, site.place))
+            show_commands(out, restart_plan(site), site.place)
             return
         with locked(site, "restart"):
             seen = again(site, restart_plan(site), out)

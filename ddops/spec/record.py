@@ -73,20 +73,23 @@ class Metrics(Word):
     accepted_per_position: tuple[float, ...] | None  # share of verify steps, by draft position
 
 
+FailureKind = Literal[
+    "illegal-access",
+    "cublas",
+    "out-of-memory",
+    "timeout",
+    "garbage",
+    "jit",
+    "nccl",
+    "service-died",
+    "not-ready",
+    "requests-failed",
+    "other",
+]
+
+
 class Failure(Word):
-    kind: Literal[
-        "illegal-access",
-        "cublas",
-        "out-of-memory",
-        "timeout",
-        "garbage",
-        "jit",
-        "nccl",
-        "service-died",
-        "not-ready",
-        "requests-failed",
-        "other",
-    ]
+    kind: FailureKind
     message: str
     log_tail: str
 
