@@ -231,3 +231,8 @@ def written(folder: Path, *, troubled: bool = True, repeats: int = 1) -> Path:
         suffix = "" if each.ok else ".failure"
         (home / f"{each.cell.id}{suffix}.json").write_text(each.model_dump_json() + "\n")
     return home
+
+
+def archive_of(bundle: Path) -> Path:
+    """The archive beside a bundle's folder."""
+    return bundle.with_name(f"{bundle.name}.tar.zst")

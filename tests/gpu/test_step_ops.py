@@ -5,41 +5,23 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ddtree.core.batch import DraftTree, Marginals, Verdict
+from ddtree.core.batch import Marginals, Verdict
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv, write_context
 from ddtree.ops.sample import Narrowing, sample, uniform
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_build import tree_build
+from tests.runtime.ops.drafts import drafted, likely
 
 pytestmark = pytest.mark.gpu
-
-
-def marginals(rows: int, deep: int, wide: int, levels: int) -> Marginals:
-    """Few levels make ties common."""
-    generator = torch.Generator().manual_seed(rows + wide)
-    raw = torch.randint(0, levels, (rows, deep, wide), generator=generator).float()
-    logprobs = torch.log_softmax(raw, -1).sort(-1, descending=True).values
-    tokens = torch.rand(rows, deep, 1000, generator=generator).argsort(-1)[..., :wide]
-    return Marginals(tokens.contiguous(), logprobs)
-
-
-def likely(tree: DraftTree) -> torch.Tensor:
-    """Choices of the target that often are a child's token."""
-    chosen = tree.tokens.clone()
-    for row in range(chosen.shape[0]):
-        for node in range(chosen.shape[1] - 1, 0, -1):
-            if (node * 7 + row) % 3:
-                chosen[row, max(int(tree.parents[row, node]), 0)] = tree.tokens[row, node]
-    return chosen
 
 
 @pytest.mark.parametrize("budget", [1, 8, 12, 16, 32, 64, 256])
 @pytest.mark.parametrize("levels", [2, 5, 10**6])
 def test_trees_paths_and_caches_equal_the_references(budget: int, levels: int) -> None:
     rows, deep = 5, 15
-    given = marginals(rows, deep, budget, levels)
+    given = drafted(rows, deep, budget, levels)
     root = torch.arange(rows) + 5
     expected = tree_build(root, given, budget)
     got = tree_build(root.cuda(), Marginals(given.tokens.cuda(), given.logprobs.cuda()), budget)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,23 +20,8 @@ from tests.ddops import records
 TOKEN = "hf_" + "Q" * 34
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle's folder; its archive lies beside it. Tests that change it take a copy."""
-    return create(records.written(tmp_path_factory.mktemp("made") / "results")).folder
-
-
-@pytest.fixture
-def copy(bundle: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(bundle, tmp_path / bundle.name))
-
-
-def archive_of(bundle: Path) -> Path:
-    return bundle.with_name(f"{bundle.name}.tar.zst")
-
-
 def test_a_fresh_bundle_has_no_fault(bundle: Path) -> None:
-    for path in (bundle, archive_of(bundle)):
+    for path in (bundle, records.archive_of(bundle)):
         seen = verify(path)
         assert seen.findings == ()
         assert (seen.records, seen.derived) == (8, 7)
@@ -78,7 +62,7 @@ def test_the_same_run_gives_the_same_bytes(bundle: Path, tmp_path: Path) -> None
     for path in again.glob("*.json"):
         path.chmod(0o600)
     made = create(again, tmp_path / "out")
-    assert made.archive.read_bytes() == archive_of(bundle).read_bytes()
+    assert made.archive.read_bytes() == records.archive_of(bundle).read_bytes()
 
 
 def test_packing_again_replaces_the_bundle_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -155,7 +139,7 @@ def test_a_bundle_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 def test_an_archive_leaves_nothing_behind(bundle: Path, tmp_path: Path) -> None:
     environment = {"TMPDIR": str(tmp_path), "PATH": ""}
-    line = [sys.executable, "-m", "ddops", "bundle", "verify", str(archive_of(bundle))]
+    line = [sys.executable, "-m", "ddops", "bundle", "verify", str(records.archive_of(bundle))]
     subprocess.run(line, env=environment, check=True, capture_output=True)
     assert list(tmp_path.iterdir()) == []
 
@@ -176,7 +160,7 @@ def test_the_commands_speak_to_people_and_to_scripts(
     assert told["findings"][0]["file"] == "data/run.json"
     assert main(["bundle", "show", str(bundle), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cells"] == {"ok": 6, "failed": 1, "invalid": 1}
-    assert main(["bundle", "show", str(archive_of(bundle))]) == 0
+    assert main(["bundle", "show", str(records.archive_of(bundle))]) == 0
     assert len(capsys.readouterr().out.splitlines()) < 24
 
 

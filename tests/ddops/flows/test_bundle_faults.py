@@ -13,25 +13,10 @@ import pytest
 
 from ddops.bundle import bag
 from ddops.errors import BundleError
-from ddops.flows.bundle import create, show, verify
+from ddops.flows.bundle import show, verify
 from tests.ddops import records
 
 MUTATIONS = 200
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle's folder; its archive lies beside it. Tests that change it take a copy."""
-    return create(records.written(tmp_path_factory.mktemp("made") / "results")).folder
-
-
-@pytest.fixture
-def copy(bundle: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(bundle, tmp_path / bundle.name))
-
-
-def archive_of(bundle: Path) -> Path:
-    return bundle.with_name(f"{bundle.name}.tar.zst")
 
 
 def faults(path: Path) -> str:
@@ -100,7 +85,7 @@ def test_a_flipped_byte_of_the_archive_names_the_archive(bundle: Path, tmp_path:
     dice = random.Random(7)
     broken = tmp_path / "b.tar.zst"
     for _ in range(50):
-        shutil.copy(archive_of(bundle), broken)
+        shutil.copy(records.archive_of(bundle), broken)
         flip(broken, dice)
         with pytest.raises(BundleError) as told:
             verify(broken)

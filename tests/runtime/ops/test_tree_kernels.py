@@ -5,34 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ddtree.core.batch import DraftTree, Marginals
+from ddtree.core.batch import Marginals
 from ddtree.ops.backend import kernels_everywhere
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_build import tree_build
+from tests.runtime.ops.drafts import drafted, likely
 from tests.runtime.ops.interpreted import interpreted
 
 pytestmark = interpreted
 FIELDS = ("tokens", "parents", "depths", "ancestors", "scores")
-
-
-def drafted(rows: int, deep: int, wide: int, levels: int) -> Marginals:
-    """Few levels make ties common."""
-    generator = torch.Generator().manual_seed(rows + wide)
-    raw = torch.randint(0, levels, (rows, deep, wide), generator=generator).float()
-    logprobs = torch.log_softmax(raw, -1).sort(-1, descending=True).values
-    tokens = torch.rand(rows, deep, 500, generator=generator).argsort(-1)[..., :wide]
-    return Marginals(tokens.contiguous(), logprobs)
-
-
-def likely(tree: DraftTree) -> torch.Tensor:
-    """Choices of the target that often are a child's token."""
-    chosen = tree.tokens.clone()
-    for row in range(chosen.shape[0]):
-        for node in range(chosen.shape[1] - 1, 0, -1):
-            if (node * 7 + row) % 3:
-                chosen[row, max(int(tree.parents[row, node]), 0)] = tree.tokens[row, node]
-    return chosen
 
 
 @pytest.mark.parametrize(
