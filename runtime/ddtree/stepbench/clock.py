@@ -40,7 +40,7 @@ def copy_bandwidth(device: torch.device) -> float:
     count = COPY_BYTES if device.type == "cuda" else COPY_BYTES_CPU
     source = torch.empty(count, dtype=torch.uint8, device=device).random_()
     target = torch.empty_like(source)
-    # not as a graph: there the copy engine runs it, at 2.8 TB/s on an H200 instead of 4.3
+    # not as a graph: there the copy engine runs it, at 2.8 TB/s on an H200 instead of 4.2
     clock = _device_clock if device.type == "cuda" else _host_clock
     seconds = sorted(clock(lambda: target.copy_(source)) for _ in range(9))[4]
     return 2 * count / seconds

@@ -1,4 +1,4 @@
-"""`python -m ddtree bench step`: times every case of a pair and writes one JSON document."""
+"""Times every case of a pair, as one JSON document and as lines to read."""
 
 from __future__ import annotations
 
