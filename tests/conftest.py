@@ -2,7 +2,8 @@
 
 Without a GPU, Triton's kernels are interpreted; that is decided before Triton is imported.
 So is how OpenMP's threads wait for each other, before torch is: they sleep. Spinning, one forward
-takes ten times as long when another process wants a core.
+takes ten times as long when another process wants a core. And Ctrl-C is on: whoever starts the
+tests in the background switches it off for every process they start.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +30,8 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
