@@ -10,7 +10,8 @@ from ddops.cli.output import Output, table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ddops.spec.observed import Observed
+    from ddops.spec.hardware import GpuState
+    from ddops.spec.observed import Gpu, Surveyed
 
 
 def inspect(
@@ -37,23 +38,47 @@ def inspect(
     out.result(seen.model_dump(mode="json"), _draw(seen))
 
 
-def _draw(seen: Observed) -> RenderableType:
+def _draw(seen: Surveyed) -> RenderableType:
     machine, python, service = seen.system, seen.python, seen.service
-    gpus = [f"{g.index}: {g.name}, {g.memory_mib} MiB, driver {g.driver}" for g in seen.gpus]
+    gpus = [_gpu(one, state) for one, state in zip(seen.gpus, seen.hardware.states, strict=False)]
+    stored = [f"{one.path}, {one.size / 1e9:.1f} GB" for one in seen.stock.weights]
+    venvs = [f"{one.path}, Python {one.python}" for one in seen.stock.venvs]
     files = [f"{a.path}, {a.size / 1e6:.1f} MB" for a in seen.model.artefacts]
     holder = seen.port.holder
     rows = {
-        "system": f"{machine.os}, {machine.kernel}, {machine.arch}",
+        "system": f"{machine.os}, {machine.kernel}, glibc {machine.glibc}, {machine.arch}",
         "processor": f"{machine.cores} x {machine.cpu} ({' '.join(machine.cpu_flags) or 'plain'})",
         "memory": f"{machine.memory_available / 1e9:.1f} of {machine.memory / 1e9:.1f} GB free",
         "disk": f"{machine.disk_free / 1e9:.1f} GB free for weights",
         "GPUs": "\n".join(gpus) or "none",
+        "joined": seen.hardware.topology.joined,
+        "fabric": f"{_fabric(seen)}, manager {seen.hardware.fabric_manager}",
+        "CUDA": seen.hardware.cuda.driver or "none",
         "Python": f"{python.version}, {python.executable}",
         "engine": f"torch {python.torch}" if python.engine else "not installed",
         "lacks": ", ".join(python.missing) or "nothing",
+        "tools": " ".join(seen.tools) or "none",
+        "venvs": "\n".join(venvs) or "none",
         "weights": "\n".join(files) or "not on the box",
+        "stored": "\n".join(stored) or "nothing",
         "port": f"{seen.port.port}, " + (f"held by {holder.program}" if holder else "free"),
         "service": f"{service.state}, run by {service.kind}",
+        "failed units": " ".join(seen.units.failed) or "none",
         "health": seen.health.status,
     }
     return table(("subject", "seen"), list(rows.items()))
+
+
+def _gpu(gpu: Gpu, state: GpuState) -> str:
+    power = f", {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else ""
+    switches = f"ECC {_switch(state.ecc)}, MIG {_switch(state.mig)}"
+    return f"{gpu.index}: {gpu.name}, {gpu.memory_mib} MiB{power}, {switches}, driver {gpu.driver}"
+
+
+def _switch(state: bool | None) -> str:
+    return "unknown" if state is None else "on" if state else "off"
+
+
+def _fabric(seen: Surveyed) -> str:
+    joined = {one.fabric.state if one.fabric else "none" for one in seen.hardware.states}
+    return ", ".join(sorted(joined)) or "none"

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 from ddops.errors import HostError
-from ddops.facts import gpu, health, port, python, service, system, weights
+from ddops.facts import (
+    environment,
+    hardware,
+    health,
+    port,
+    python,
+    service,
+    stock,
+    system,
+    tools,
+    units,
+    weights,
+)
 from ddops.host.base import Host
 from ddops.host.open import place_of
 from ddops.spec.box import Box
+from ddops.spec.bundle import Environment
 from ddops.spec.command import Result, Run
 from ddops.spec.deployment import Serving, Weights
 from ddops.spec.layout import layout
-from ddops.spec.observed import Health, Holding, Observed, Python, Service, System
+from ddops.spec.observed import (
+    Health,
+    Holding,
+    Observed,
+    Python,
+    Service,
+    Surveyed,
+    System,
+)
 from ddops.spec.place import Place
 
 _NO_PROGRAM = 127
@@ -21,15 +42,27 @@ def look(host: Host, box: Box) -> Observed:
     machine = look_system(host, place)
     drafter = wish.decoding.drafter
     running = look_service(host, place, machine)
+    gpus, doing = hardware.look(host)
     return Observed(
         system=machine,
         python=look_python(host, place),
-        gpus=gpu.parse(host.run(gpu.COMMAND).stdout),
+        gpus=gpus,
+        hardware=doing,
+        tools=tools.parse(_said(host, tools.COMMAND)),
         model=_present(look_weights(host, place, wish.model.weights)),
         drafter=look_weights(host, place, drafter) if isinstance(drafter, Weights) else None,
         port=port.parse(_said(host, port.command(place, wish.serving.port)), wish.serving.port),
         service=running,
         health=_health(host, wish.serving) if running.pid else health.NOT_RUNNING,
+    )
+
+
+def survey(host: Host, box: Box) -> Surveyed:
+    seen, place = look(host, box), place_of(host, box)
+    return Surveyed(
+        **dict(seen),
+        units=units.parse(_said(host, units.COMMAND)),
+        stock=stock.parse(_said(host, stock.command(place))),
     )
 
 
@@ -49,6 +82,10 @@ def look_python(host: Host, place: Place) -> Python:
             hint="name an interpreter that has ddops and the engine as `python` in the inventory",
         )
     return python.parse(_checked(result, "look at the engine's Python"))
+
+
+def look_environment(host: Host, place: Place) -> Environment:
+    return environment.parse(_said(host, environment.command(place.engine_python)))
 
 
 def look_service(host: Host, place: Place, machine: System) -> Service:

@@ -20,19 +20,26 @@ NEEDED = (
 )
 """Modules of the runtime extra, by the name they are imported under."""
 
-_PROBE = """
-import json, platform, sys
+_PROBE = r"""
+import json, platform, re, sys, sysconfig
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 try:
     torch = version("torch")
 except PackageNotFoundError:
     torch = None
+package = find_spec("torch")
+built = Path(package.origin).with_name("version.py") if package and package.origin else None
+cuda = re.search(r"^cuda\b.*= '([\d.]+)'", built.read_text() if built else "", re.M)
 print(json.dumps({
     "executable": sys.executable,
     "version": platform.python_version(),
+    "base": sys.base_prefix,
+    "headers": Path(sysconfig.get_path("include"), "Python.h").exists(),
     "engine": find_spec("ddtree") is not None,
     "torch": torch,
+    "torch_cuda": cuda[1] if cuda else None,
     "missing": [name for name in sys.argv[1:] if find_spec(name) is None],
 }))
 """

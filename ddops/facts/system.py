@@ -15,6 +15,7 @@ _SCRIPT = r"""
 say() { printf '\n== %s\n' "$1"; }
 say uname; uname -srm
 say os; . /etc/os-release 2>/dev/null && echo "$PRETTY_NAME"
+say glibc; getconf GNU_LIBC_VERSION 2>/dev/null
 say cores; nproc
 say cpu; cat /proc/cpuinfo
 say memory; cat /proc/meminfo
@@ -42,6 +43,7 @@ def parse(text: str) -> System:
     return System(
         os=said["os"] or kernel,
         kernel=f"{kernel} {release}",
+        glibc=said["glibc"].removeprefix("glibc ") or None,
         arch=arch,
         cpu=_cpu(said["cpu"], "model name", "CPU implementer"),
         cpu_flags=tuple(flag for flag in (*FLAGS, *FLAGS_ARM) if flag in flags),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ddops.facts.look import look
+from ddops.facts.look import survey
 from ddops.flows.site import Site
-from ddops.spec.observed import Observed
+from ddops.spec.observed import Surveyed
 
 
-def inspect(site: Site) -> Observed:
-    return look(site.host, site.box)
+def inspect(site: Site) -> Surveyed:
+    return survey(site.host, site.box)

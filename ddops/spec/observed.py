@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ddops.spec.base import Word
+from ddops.spec.hardware import Hardware
 
 SupervisorKind = Literal["systemd", "systemd-user", "background"]
 ServiceState = Literal["absent", "stopped", "starting", "running", "failed"]
@@ -13,6 +14,7 @@ ServiceState = Literal["absent", "stopped", "starting", "running", "failed"]
 class System(Word):
     os: str  # PRETTY_NAME of os-release
     kernel: str
+    glibc: str | None  # None: another C library, for which no wheels of the engine exist
     arch: str
     cpu: str  # model name
     cpu_flags: tuple[str, ...]  # only those that change the speed of inference
@@ -31,8 +33,11 @@ class Python(Word):
 
     executable: str
     version: str
+    base: str  # the prefix of the interpreter that an environment was made from
+    headers: bool  # Python.h is there: Triton compiles a launcher against it
     engine: bool  # `ddtree` can be imported
     torch: str | None
+    torch_cuda: str | None  # the CUDA that torch was built for; None: for none
     missing: tuple[str, ...]  # modules of the runtime extra that are not installed
 
 
@@ -43,6 +48,28 @@ class Gpu(Word):
     driver: str
     compute_capability: str
     power_limit_w: float | None
+
+
+class Units(Word):
+    """Names of services, without their ending."""
+
+    running: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+class Stored(Word):
+    path: str
+    size: int  # bytes on the disk
+
+
+class Venv(Word):
+    path: str
+    python: str  # its version
+
+
+class Stock(Word):
+    weights: tuple[Stored, ...]
+    venvs: tuple[Venv, ...]
 
 
 class Artefact(Word):
@@ -61,12 +88,14 @@ class Offered(Word):
     url: str | None
     size: int | None  # bytes
     sha256: str | None
+    blob: str | None = None  # git's digest, for a file that a repository holds itself
 
 
 class Offer(Word):
     """What a source has, resolved: the files, or the archive that holds the file."""
 
     source: str
+    commit: str | None = None  # of a hub repository: what its revision was when it was asked
     files: tuple[Offered, ...]
     archive: Offered | None = None
 
@@ -115,8 +144,17 @@ class Observed(Word):
     system: System
     python: Python
     gpus: tuple[Gpu, ...]
+    hardware: Hardware
+    tools: tuple[str, ...]  # programs and libraries from outside Python, of those that may matter
     model: Holding
     drafter: Holding | None  # None: the deployment's drafter is no file of the box
     port: Port
     service: Service
     health: Health
+
+
+class Surveyed(Observed):
+    """And what else is on the box. No part of a record: it names other work than ours."""
+
+    units: Units
+    stock: Stock

@@ -1,5 +1,6 @@
 """An observed box, to be changed where a test needs it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ddops.spec.observed import Observed
@@ -8,6 +9,7 @@ SEEN: dict[str, dict[str, Any]] = {
     "system": {
         "os": "Debian",
         "kernel": "Linux 6.1",
+        "glibc": "2.36",
         "arch": "x86_64",
         "cpu": "a CPU",
         "cpu_flags": ["avx2"],
@@ -23,9 +25,21 @@ SEEN: dict[str, dict[str, Any]] = {
     "python": {
         "executable": "/v/bin/python",
         "version": "3.12.1",
+        "base": "/usr",
+        "headers": True,
         "engine": True,
         "torch": "2.13.0",
+        "torch_cuda": "13.0",
         "missing": [],
+    },
+    "hardware": {
+        "on_bus": 0,
+        "nodes": 0,
+        "complaint": None,
+        "states": [],
+        "topology": {"links": []},
+        "fabric_manager": "absent",
+        "cuda": {"driver": None, "toolkits": []},
     },
     "model": {"source": "file:/m", "root": "/m", "artefacts": [], "offer": None},
     "port": {"port": 8421, "holder": None},
@@ -44,6 +58,9 @@ SEEN: dict[str, dict[str, Any]] = {
 }
 
 
-def observed(**changes: dict[str, Any]) -> Observed:
+def observed(
+    *, gpus: Sequence[Any] = (), tools: Sequence[str] = (), **changes: dict[str, Any]
+) -> Observed:
     parts = {name: {**part, **changes.get(name, {})} for name, part in SEEN.items()}
-    return Observed.model_validate({**parts, "gpus": [], "drafter": None})
+    more = {"gpus": tuple(gpus), "tools": tuple(tools), "drafter": None}
+    return Observed.model_validate({**parts, **more})

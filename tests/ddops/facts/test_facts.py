@@ -27,6 +27,9 @@ Linux 6.8.0-50-generic x86_64
 == os
 Ubuntu 24.04.1 LTS
 
+== glibc
+glibc 2.39
+
 == cores
 192
 
@@ -60,6 +63,7 @@ def test_a_machine_is_read() -> None:
     assert system.parse(MACHINE) == System(
         os="Ubuntu 24.04.1 LTS",
         kernel="Linux 6.8.0-50-generic",
+        glibc="2.39",
         arch="x86_64",
         cpu="INTEL(R) XEON(R) PLATINUM 8570",
         cpu_flags=("avx2", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16"),
@@ -76,8 +80,9 @@ def test_a_machine_is_read() -> None:
 
 def test_a_bare_machine_is_read_too() -> None:
     bare = MACHINE.replace("\nyes", "").replace("Ubuntu 24.04.1 LTS", "")
-    seen = system.parse(bare)
+    seen = system.parse(bare.replace("glibc 2.39", ""))
     assert (seen.os, seen.user_manager, seen.root) == ("Linux", False, False)
+    assert seen.glibc is None
 
 
 def test_this_machine_is_read_below_a_folder_that_is_not_there_yet() -> None:

@@ -2,7 +2,7 @@
 
 import json
 
-from ddops.spec.observed import Observed
+from ddops.spec.observed import Surveyed
 from tests.ddops.machine import Machine
 
 
@@ -17,7 +17,7 @@ def test_shows_what_there_is_and_changes_nothing(machine: Machine) -> None:
 
 def test_prints_everything_it_saw_as_json(machine: Machine) -> None:
     shown = machine.ddops("inspect", "stand", "--json")
-    seen = Observed.model_validate(json.loads(shown.stdout))
+    seen = Surveyed.model_validate(json.loads(shown.stdout))
     assert seen.model.artefacts[0].path == str(machine.model)
     assert seen.python.engine
     assert shown.stderr == ""
@@ -25,7 +25,7 @@ def test_prints_everything_it_saw_as_json(machine: Machine) -> None:
 
 def test_sees_the_running_service(machine: Machine) -> None:
     machine.ddops("deploy", "stand", "--yes")
-    seen = Observed.model_validate(json.loads(machine.ddops("inspect", "stand", "--json").stdout))
+    seen = Surveyed.model_validate(json.loads(machine.ddops("inspect", "stand", "--json").stdout))
     assert seen.service.state == "running"
     assert seen.health.ready
     assert seen.port.holder is not None
