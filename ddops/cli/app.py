@@ -14,12 +14,14 @@ from ddops import __version__
 from ddops.cli.bench import BenchCommand, bench
 from ddops.cli.bundle import bundle
 from ddops.cli.deploy import deploy
+from ddops.cli.history import history
 from ddops.cli.inspect import inspect
 from ddops.cli.logs import logs
 from ddops.cli.output import fail, write
 from ddops.cli.plan import plan
 from ddops.cli.report import report
 from ddops.cli.restart import restart
+from ddops.cli.rollback import rollback
 from ddops.cli.status import status
 from ddops.cli.stop import stop
 from ddops.errors import DdopsError, UsageError
@@ -32,6 +34,8 @@ VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     logs,
     stop,
     restart,
+    rollback,
+    history,
     bench,
     report,
     bundle,

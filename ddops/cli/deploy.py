@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from ddops.cli.options import BoxName, DryRun, Json, Quiet, Verbose, Yes
-from ddops.cli.output import Output, console
+from ddops.cli.output import Output
 from ddops.cli.plan import as_data, draw
 
 if TYPE_CHECKING:
     from ddops.flows.deploy import Deployed
-    from ddops.flows.plan import Plan
     from ddops.flows.site import Site
 
 
@@ -34,6 +32,7 @@ def deploy(
     """
     from ddops.flows.deploy import deploy as apply
     from ddops.flows.deploy import needs_nothing
+    from ddops.flows.history import unfinished
     from ddops.flows.lock import locked
     from ddops.flows.plan import plan
     from ddops.flows.site import opened
@@ -49,19 +48,15 @@ def deploy(
             if needs_nothing(planned):
                 out.result({"changed": 0}, f"nothing to change: {_where(site)}")
                 return
-            _show(out, planned, site)
+            before = unfinished(site)
+            if before:
+                out.say(f"{before}: going on from what is there")
+            out.show(draw(planned, site.place, arguments=out.verbose))
             if not out.confirm(f"Do this to box `{site.box.name}`?", yes=yes):
                 out.say("nothing was changed")
                 return
             done = apply(site, planned, out)
     out.result(_data(done), _summary(site, done))
-
-
-def _show(out: Output, planned: Plan, site: Site) -> None:
-    if not out.quiet:
-        shown = console(sys.stderr)
-        drawn = draw(planned, site.place, arguments=out.verbose)
-        shown.print(drawn, markup=False, highlight=False)
 
 
 def _data(done: Deployed) -> dict[str, object]:

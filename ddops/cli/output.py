@@ -39,6 +39,11 @@ class Output:
         if not self.quiet:
             write(sys.stderr, text)
 
+    def show(self, drawn: RenderableType) -> None:
+        """Something longer that is no result, such as a plan before its question."""
+        if not self.quiet:
+            console(sys.stderr).print(drawn, markup=False, highlight=False)
+
     def detail(self, text: str) -> None:
         if self.verbose:
             write(sys.stderr, text)

@@ -34,5 +34,6 @@ def stop(
             return
         with locked(site, "stop"):
             commands = stop_plan(site)
-            end(site, commands, out)
+            if commands:
+                end(site, commands, out)
     out.result({"changed": len(commands)}, "stopped" if commands else "nothing to stop")

@@ -23,7 +23,7 @@ from ddops.errors import BenchError, ServiceError, UsageError
 from ddops.facts import health
 from ddops.facts.look import look
 from ddops.flows.cell import Course, Stage, now, refused, run_cell
-from ddops.flows.deploy import perform
+from ddops.flows.perform import perform
 from ddops.flows.runs import environment, load
 from ddops.flows.service import Served, current, facts_digest, switch
 from ddops.flows.site import Site

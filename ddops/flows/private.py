@@ -23,15 +23,15 @@ def known_here(run: Run) -> Known:
     """Secrets of the environment and of the deployment's key file; this user, machine, box."""
     user = fact(run.box_facts, "system", "user")
     return Known(
-        secrets=(*_of_environment(), *_of_key_file(run)),
-        users=(_login(), *([user] if isinstance(user, str) else [])),
+        secrets=(*secrets_of_environment(), *_of_key_file(run)),
+        users=(login(), *([user] if isinstance(user, str) else [])),
         hosts=tuple(name for name in {platform.node()} if re.search(r"[\d.-]", name)),
         homes=tuple({str(Path.home())} - {"/", "/root"}),
         vocabulary=_vocabulary(run),
     )
 
 
-def _of_environment() -> list[str]:
+def secrets_of_environment() -> list[str]:
     return [value for name, value in os.environ.items() if _SECRET_NAME.search(name.upper())]
 
 
@@ -43,7 +43,7 @@ def _of_key_file(run: Run) -> list[str]:
         return []
 
 
-def _login() -> str:
+def login() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a user without a name, as containers have them

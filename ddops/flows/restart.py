@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddops.errors import ServiceError
 from ddops.flows import gate
-from ddops.flows.deploy import perform
+from ddops.flows.history import recorded
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
 from ddops.spec.command import Command
@@ -23,7 +23,8 @@ def restart_plan(site: Site) -> list[Command]:
 
 
 def restart(site: Site, commands: list[Command], voice: Voice) -> Service:
-    for command in commands:
-        perform(site, command, voice)
     proven = site.generation()
-    return gate.wait(site, proven.deployment if proven else site.box.deployment, voice)
+    with recorded(site, "restart", commands, voice) as do:
+        for command in commands:
+            do(command)
+        return gate.wait(site, proven.deployment if proven else site.box.deployment, voice)

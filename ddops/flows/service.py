@@ -12,8 +12,8 @@ from functools import partial
 
 from ddops.facts.look import api_key, look, way_to
 from ddops.flows import gate
-from ddops.flows.deploy import perform
 from ddops.flows.logs import log_tail as log_tail
+from ddops.flows.perform import perform
 from ddops.flows.plan import render
 from ddops.flows.site import Site
 from ddops.flows.voice import Silent, Voice

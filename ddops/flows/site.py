@@ -12,7 +12,7 @@ from ddops.facts import look
 from ddops.host.base import Host
 from ddops.host.open import open_host, place_of
 from ddops.spec.box import Box
-from ddops.spec.generation import Generation
+from ddops.spec.generation import NONE, Generation, Generations
 from ddops.spec.load import load_box
 from ddops.spec.observed import Service
 from ddops.spec.place import Place
@@ -31,12 +31,16 @@ class Site:
         return look.look_service(self.host, self.place, look.look_system(self.host, self.place))
 
     def generation(self) -> Generation | None:
-        """What was deployed last and passed its gate. A damaged note counts as none."""
-        text = self.host.read(self.place.generation)
+        """What is deployed and passed its gate."""
+        return self.generations().serving
+
+    def generations(self) -> Generations:
+        """The last that passed their gates. A damaged note counts as none."""
+        text = self.host.read(self.place.generations)
         try:
-            return Generation.model_validate_json(text) if text is not None else None
+            return Generations.model_validate_json(text) if text is not None else NONE
         except ValidationError:
-            return None
+            return NONE
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddops.flows.deploy import perform
+from ddops.flows.history import recorded
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
 from ddops.spec.command import Command
@@ -15,5 +15,6 @@ def stop_plan(site: Site) -> list[Command]:
 
 
 def stop(site: Site, commands: list[Command], voice: Voice) -> None:
-    for command in commands:
-        perform(site, command, voice)
+    with recorded(site, "stop", commands, voice) as do:
+        for command in commands:
+            do(command)

@@ -35,8 +35,12 @@ class Place(Word):
         return f"{self.home}/service.log"
 
     @property
-    def generation(self) -> str:
-        return f"{self.home}/generation.json"
+    def generations(self) -> str:
+        return f"{self.home}/generations.json"
+
+    @property
+    def history(self) -> str:
+        return f"{self.home}/history.jsonl"
 
     @property
     def lock(self) -> str:

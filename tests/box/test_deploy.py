@@ -98,7 +98,7 @@ def test_the_key_is_in_the_service_and_nowhere_else(site: Box) -> None:
     deployed(site)
     pid = property_of(site, "MainPID")
     assert "s3cret-of-the-box" in site.must("cat", f"/proc/{pid}/environ")
-    elsewhere = (f"/etc/systemd/system/{UNIT}.service", f"{HOME}/generation.json")
+    elsewhere = (f"/etc/systemd/system/{UNIT}.service", f"{HOME}/generations.json")
     for text in (
         site.must("cat", *elsewhere),
         site.must("cat", f"/proc/{pid}/cmdline"),

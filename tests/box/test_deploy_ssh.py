@@ -90,7 +90,7 @@ def test_after_kill_9_at_any_moment_the_next_deploy_finishes(site: Site, moment:
     assert done.returncode == 0, done.stderr
     assert site.status()["ready"]
     left = set(site.box.must("ls", "-A", HOME).split())
-    assert left - {"cache"} == {"env", "generation.json", "lock"}
+    assert left - {"cache"} == {"env", "generations.json", "history.jsonl", "lock"}
 
 
 def test_the_lock_on_the_box_names_its_holder_and_is_free_once_the_holder_is_killed(

@@ -1,0 +1,96 @@
+"""Let an earlier generation serve again: its unit as it was, its weights as they lie there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ddops.errors import DdopsError, ServiceError, UsageError, WeightsError
+from ddops.facts.look import api_key, look
+from ddops.flows import gate, smoke
+from ddops.flows.generations import keep, put_back, restore
+from ddops.flows.history import recorded
+from ddops.flows.plan import check_port
+from ddops.flows.site import Site
+from ddops.flows.voice import Voice
+from ddops.render.unit import render_env
+from ddops.spec.command import Command
+from ddops.spec.deployment import Deployment, Weights
+from ddops.spec.generation import Generation, Generations
+from ddops.spec.observed import Holding, Observed
+from ddops.steps import service, unit, weights
+
+
+@dataclass(frozen=True)
+class Rollback:
+    site: Site  # with the deployment of the generation that is wanted
+    seen: Observed
+    wanted: Generation
+    commands: tuple[Command, ...]
+
+
+def rollback_plan(site: Site, number: int | None = None) -> Rollback:
+    """Nothing to do when generation `number` serves. None: the one before."""
+    kept = site.generations()
+    wanted = _chosen(site, kept, number)
+    box = site.box.model_copy(update={"deployment": wanted.deployment})
+    there = Site(site.host, box)
+    seen = look(site.host, box)
+    _must_have_weights(there, wanted, seen)
+    check_port(seen)
+    env = render_env(api_key(site.host, wanted.deployment.serving))
+    commands = unit.plan(wanted.unit, env, seen=seen.service, place=site.place)
+    if commands or wanted.number != kept.current or not seen.health.ready:
+        why = f"so that generation {wanted.number} serves"
+        commands += service.restart(seen.service, site.place, why)
+    return Rollback(there, seen, wanted, tuple(commands))
+
+
+def rollback(planned: Rollback, voice: Voice) -> smoke.Answer:
+    """Raises; then what served before serves again."""
+    site, deployment = planned.site, planned.wanted.deployment
+    with recorded(site, "rollback", planned.commands, voice) as do:
+        try:
+            for command in planned.commands:
+                do(command)
+            gate.wait(site, deployment, voice)
+            answer = smoke.ask(site, deployment)
+        except DdopsError as verdict:
+            raise put_back(site, planned.seen.service, verdict, voice) from None
+        kept = site.generations()
+        keep(site, kept.model_copy(update={"current": planned.wanted.number}))
+    return answer
+
+
+def _chosen(site: Site, kept: Generations, number: int | None) -> Generation:
+    if not kept.kept:
+        raise ServiceError(
+            f"nothing is deployed on box `{site.box.name}`", hint=f"`ddops deploy {site.box.name}`"
+        )
+    found = kept.before if number is None else kept.find(number)
+    if found is None:
+        what = "no earlier generation" if number is None else f"no generation {number}"
+        there = ", ".join(str(one.number) for one in kept.kept)
+        raise UsageError(
+            f"there is {what} on box `{site.box.name}`; it keeps {there}, {kept.current} serves",
+            hint=f"`ddops rollback {site.box.name} --list`",
+        )
+    return found
+
+
+def _must_have_weights(site: Site, wanted: Generation, seen: Observed) -> None:
+    """Nothing is fetched: going back is for when there is no time."""
+    for want, holding in _weights(wanted.deployment, seen):
+        if not weights.complete(want, holding):
+            raise WeightsError(
+                f"the weights of generation {wanted.number} are no longer whole on box"
+                f" `{site.box.name}`: {want.source}",
+                hint="put its deployment into the inventory, then `ddops deploy`",
+            )
+
+
+def _weights(deployment: Deployment, seen: Observed) -> Iterator[tuple[Weights, Holding]]:
+    drafter = deployment.decoding.drafter
+    yield deployment.model.weights, seen.model
+    if isinstance(drafter, Weights) and seen.drafter:
+        yield drafter, seen.drafter
