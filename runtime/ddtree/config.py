@@ -12,6 +12,36 @@ Mode = Literal["ar", "chain", "ddtree"]
 
 
 @dataclass(frozen=True)
+class RopeScaling:
+    """How rotary frequencies are stretched past the positions of the first training.
+
+    `linear` divides all of them by `factor`. `llama3` and `yarn` divide the slow ones, keep the
+    fast ones and blend between; how fast one is counts its turns over `original_positions`.
+    `table` divides each by its own number (a GGUF's `rope_freqs`).
+    """
+
+    kind: Literal["linear", "llama3", "yarn", "table"]
+    factor: float = 1.0
+    original_positions: int = 0
+    slow: float = 1.0  # turns; at most so many: divided
+    fast: float = 1.0  # turns; at least so many: kept
+    whole_pairs: bool = True  # yarn: the blend begins and ends at a whole pair
+    amplitude: float = 1.0  # what cos and sin are multiplied by: YaRN's attention factor
+    divisors: tuple[float, ...] = ()  # [head_dim / 2]
+
+
+@dataclass(frozen=True)
+class Experts:
+    """The feed-forward of a mixture: a router picks `active` of `count` small ones a token."""
+
+    count: int
+    active: int
+    intermediate_size: int  # of one expert
+    normalised: bool  # the weights of the active ones are made to sum to one
+    dense_layers: tuple[int, ...] = ()  # layers with one feed-forward for every token
+
+
+@dataclass(frozen=True)
 class ModelShape:
     """A Llama-family decoder. Names follow the Hugging Face config of the family."""
 
@@ -28,6 +58,16 @@ class ModelShape:
     max_positions: int
     tied_embeddings: bool
     qk_norm: bool = False  # Qwen3 and DFlash drafters
+    rope_scaling: RopeScaling | None = None
+    experts: Experts | None = None
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the block of one drafter layer attends to."""
+
+    window: int | None = None  # keys less than so many positions away; None: all
+    causal: bool = False  # of the block only what is not behind a position
 
 
 @dataclass(frozen=True)
@@ -38,10 +78,14 @@ class DrafterShape:
     block_size: int  # root and block_size - 1 masked positions
     mask_token_id: int
     target_layer_ids: tuple[int, ...]  # features are the outputs of these target layers
+    reaches: tuple[Reach, ...] = ()  # one a layer; empty: every layer sees all
 
     @property
     def depth(self) -> int:
         return self.block_size - 1
+
+    def reach(self, layer: int) -> Reach:
+        return self.reaches[layer] if self.reaches else Reach()
 
 
 @dataclass(frozen=True)

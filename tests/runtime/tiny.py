@@ -6,6 +6,7 @@ the algorithm alone. A vocabulary of 12 makes random drafts agree often.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -97,6 +98,8 @@ class TinyTarget:
 class TinyDrafter:
     """One layer over projected features and the block, as DFlash does it."""
 
+    mask_embedding = None
+
     def __init__(self, seed: int = 1, block_size: int = 5) -> None:
         generator = torch.Generator().manual_seed(seed)
         self.layer = _Layer(generator)
@@ -116,10 +119,14 @@ class TinyDrafter:
         keys[slots], values[slots] = k, v
 
     def forward(
-        self, embeddings: torch.Tensor, positions: torch.Tensor, pool: KvPool, plan: AttentionPlan
+        self,
+        embeddings: torch.Tensor,
+        positions: torch.Tensor,
+        pool: KvPool,
+        plans: Sequence[AttentionPlan],
     ) -> torch.Tensor:
         x = embeddings + torch.sin(positions.double()).unsqueeze(-1)
-        return self.layer.forward(x, pool, 0, plan)
+        return self.layer.forward(x, pool, 0, plans[0])
 
 
 def tiny_engine(config: EngineConfig, *, lag: Literal[0, 1] = 0) -> Engine:

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from ddtree.layers.attention import Attention
+from ddtree.layers.experts import SparseMlp
 from ddtree.layers.mlp import GatedMlp
 from ddtree.layers.norm import RmsNorm
 from ddtree.layers.rotary import Angles
@@ -14,7 +15,11 @@ from ddtree.ops.tree_attention import AttentionPlan
 
 class DecoderLayer(nn.Module):
     def __init__(
-        self, attention_norm: RmsNorm, attention: Attention, mlp_norm: RmsNorm, mlp: GatedMlp
+        self,
+        attention_norm: RmsNorm,
+        attention: Attention,
+        mlp_norm: RmsNorm,
+        mlp: GatedMlp | SparseMlp,
     ) -> None:
         super().__init__()
         self.attention_norm = attention_norm

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from ddtree.config import ModelShape
 from ddtree.layers.attention import Attention
 from ddtree.layers.decoder import DecoderLayer
+from ddtree.layers.experts import SparseMlp
 from ddtree.layers.linear import Linear
 from ddtree.layers.mlp import GatedMlp
 from ddtree.layers.norm import RmsNorm
@@ -29,9 +32,7 @@ class Assembler:
         return RmsNorm(take(self.weights, (tensor,), self.like), self.shape.rms_norm_eps)
 
     def layer(self, index: int) -> DecoderLayer:
-        def part(tensors: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(layer_name(index, tensor) for tensor in tensors)
-
+        part = partial(part_of, index)
         attention = Attention(
             self.linear(*part(names.QKV)),
             self.linear(*part(names.OUTPUT)),
@@ -43,8 +44,29 @@ class Assembler:
             self.norm(*part(names.ATTENTION_NORM)),
             attention,
             self.norm(*part(names.MLP_NORM)),
-            GatedMlp(self.linear(*part(names.GATE_UP)), self.linear(*part(names.DOWN))),
+            self.feed_forward(index),
         )
+
+    def feed_forward(self, index: int) -> GatedMlp | SparseMlp:
+        part, experts = partial(part_of, index), self.shape.experts
+        if experts is None or index in experts.dense_layers:
+            return GatedMlp(self.linear(*part(names.GATE_UP)), self.linear(*part(names.DOWN)))
+        gate_up, down = (self.stacked(index, tensors) for tensors in (names.GATE_UP, names.DOWN))
+        return SparseMlp(self.linear(*part(names.ROUTER)), gate_up, down, experts)
+
+    def stacked(self, index: int, tensors: tuple[str, ...]) -> torch.Tensor:
+        """[experts, out, in], filled one expert at a time."""
+        assert self.shape.experts is not None
+        whole: torch.Tensor | None = None
+        count = self.shape.experts.count
+        for i in range(count):
+            one = tuple(names.expert_name(i, tensor) for tensor in tensors)
+            rows = take(self.weights, part_of(index, one), self.like)
+            if whole is None:
+                whole = rows.new_empty(count, *rows.shape)
+            whole[i] = rows
+        assert whole is not None
+        return whole
 
     def qk_norm(self, index: int) -> RmsNorm:
         """One norm for queries and keys together: a row of weights a head."""
@@ -53,3 +75,7 @@ class Assembler:
         )
         rows = (q.expand(self.shape.num_heads, -1), k.expand(self.shape.num_kv_heads, -1))
         return RmsNorm(torch.cat(rows), self.shape.rms_norm_eps)
+
+
+def part_of(index: int, tensors: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(layer_name(index, tensor) for tensor in tensors)

@@ -1,9 +1,12 @@
 """The DFlash drafter: a block of masked positions, filled in one pass from the target's features.
 
-It has no embedding and no head of its own; the caller brings the target's.
+It has no embedding and no head of its own; the caller brings the target's. Of its own it may have
+the embedding of the mask.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -12,7 +15,7 @@ from ddtree.cache.pool import KvPool
 from ddtree.config import DrafterShape, ModelShape
 from ddtree.layers.linear import Linear
 from ddtree.layers.norm import RmsNorm
-from ddtree.layers.rotary import Rotary, rotate
+from ddtree.layers.rotary import rotary_of, rotate
 from ddtree.models.assemble import Assembler
 from ddtree.models.weights import (
     NORM,
@@ -35,8 +38,17 @@ FUSION_NORM = "hidden_norm.weight"
 class Drafter(nn.Module):
     """Built by `models.load.load_drafter`. Its keys and values lie in a pool of its own."""
 
-    def __init__(self, shape: DrafterShape, weights: Weights, like: torch.Tensor) -> None:
-        """`like` gives dtype and device. Raises ModelError when `weights` do not fit `shape`."""
+    def __init__(
+        self,
+        shape: DrafterShape,
+        weights: Weights,
+        like: torch.Tensor,
+        mask_embedding: torch.Tensor | None = None,
+    ) -> None:
+        """`like` gives dtype and device, `mask_embedding` [H] replaces the target's row.
+
+        Raises ModelError when `weights` do not fit `shape`.
+        """
         super().__init__()
         check_shapes(weights, drafter_shapes(shape))
         build = Assembler(weights, shape.layers, like)
@@ -44,9 +56,10 @@ class Drafter(nn.Module):
         self.shape = shape
         self.dtype = like.dtype
         self.device = like.device
+        self.mask_embedding = None if mask_embedding is None else mask_embedding.to(like)
         self.fusion = build.linear(FUSION)
         self.fusion_norm = build.norm(FUSION_NORM)
-        self.rotary = Rotary(shape.layers.head_dim, shape.layers.rope_theta, like.device)
+        self.rotary = rotary_of(shape.layers, like.device)
         self.layers = nn.ModuleList(build.layer(i) for i in count)
         self.norm = build.norm(NORM)
         # The context passes through no layer, so one product gives the keys and values of all.
@@ -87,12 +100,12 @@ class Drafter(nn.Module):
         embeddings: torch.Tensor,  # [B, b, H] of the root and the masks
         positions: torch.Tensor,  # [B, b] int64
         pool: KvPool,
-        plan: AttentionPlan,  # made with pattern `all`
+        plans: Sequence[AttentionPlan],  # one a layer, made for `shape.reach(layer)`
     ) -> torch.Tensor:
         """Hidden [B, b, H] after the final norm; row i speaks of position i, row 0 of nothing."""
         x = embeddings
         angles = self.rotary(positions, x.dtype)
-        for index, layer in enumerate(self.layers):
+        for index, (layer, plan) in enumerate(zip(self.layers, plans, strict=True)):
             x = layer(x, angles, pool.layer(index), plan)
         out: torch.Tensor = self.norm(x)
         return out
@@ -104,14 +117,17 @@ def drafter_shapes(shape: DrafterShape) -> Shapes:
     return {FUSION: (hidden, width), FUSION_NORM: (hidden,)} | decoder_shapes(shape.layers)
 
 
-def misfit(drafter: DrafterShape, target: ModelShape) -> str | None:
-    """Why this drafter cannot draft for this target, or None."""
+def misfit(drafter: DrafterShape, target: ModelShape, *, own_mask: bool = False) -> str | None:
+    """Why this drafter cannot draft for this target, or None.
+
+    `own_mask`: it brings the mask's embedding, so that the token need not be one of the target's.
+    """
     mine = drafter.layers
     if mine.hidden_size != target.hidden_size:
         return f"is {mine.hidden_size} wide, the target {target.hidden_size}"
     if mine.vocab_size != target.vocab_size:
         return f"knows {mine.vocab_size} tokens, the target {target.vocab_size}"
-    if drafter.mask_token_id >= target.vocab_size:
+    if drafter.mask_token_id >= target.vocab_size and not own_mask:
         return f"masks with token {drafter.mask_token_id}, the target has {target.vocab_size}"
     if max(drafter.target_layer_ids) >= target.num_layers:
         return f"reads layer {max(drafter.target_layer_ids)}, the target has {target.num_layers}"

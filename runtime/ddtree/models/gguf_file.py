@@ -45,11 +45,13 @@ class GgufFile:
         """Row-major, as torch counts; the file stores the fastest dimension first."""
         return tuple(int(n) for n in reversed(self._tensors[name].shape.tolist()))
 
-    def read(self, name: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """The tensor in float32, never a view of the file."""
+    def read(self, name: str, part: int | None = None) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """The tensor, or one part of its outermost dimension: float32, never a view of the file."""
         tensor = self._tensors[name]
+        shape = self.shape_of(name)
         try:
-            values = dequantize(tensor.data, tensor.tensor_type)
+            data = tensor.data if part is None else tensor.data[part]
+            values = dequantize(data, tensor.tensor_type)
         except NotImplementedError as error:
             kind = tensor.tensor_type.name
             raise ModelError(
@@ -57,7 +59,9 @@ class GgufFile:
                 f"tensor {name} is stored as {kind}, which cannot be read",
                 hint="take a file quantised as Q4_0, Q4_1, Q8_0, a K-quant, F16 or BF16",
             ) from error
-        return np.require(values, np.float32, ["C", "W"]).reshape(self.shape_of(name))
+        return np.require(values, np.float32, ["C", "W"]).reshape(
+            shape if part is None else shape[1:]
+        )
 
     def number(self, key: str, default: float | None = None) -> float:
         """A number of the metadata. Raises ModelError when it is missing or no number."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddtree.config import DrafterShape, ModelShape
+from ddtree.config import DrafterShape, Experts, ModelShape, Reach
 from ddtree.models.errors import ModelError
+from ddtree.models.fields import Fields
+from ddtree.models.hf_rope import OWNER, rope_scaling, rope_theta
 from ddtree.models.registry import FAMILIES
 
 DRAFTER = "DFlashDraftModel"
@@ -20,36 +21,8 @@ SUCCESSORS = (
     "markov_rank",
     "gru_hidden_dim",
 )
-
-
-@dataclass(frozen=True)
-class Fields:
-    """A JSON object that answers with the type asked for, or says which key is wrong."""
-
-    path: Path
-    values: Mapping[str, Any]
-
-    def number(self, key: str, default: float | None = None) -> float:
-        value = self.values.get(key)
-        value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-            raise ModelError(self.path, f"{key} must be a positive number, found {value!r}")
-        return value
-
-    def whole(self, key: str, default: int | None = None) -> int:
-        value = self.number(key, default)
-        if int(value) != value:
-            raise ModelError(self.path, f"{key} must be a whole number, found {value!r}")
-        return int(value)
-
-    def flag(self, key: str) -> bool:
-        return bool(self.values.get(key, False))
-
-    def inner(self, key: str) -> Fields:
-        value = self.values.get(key) or {}
-        if not isinstance(value, dict):
-            raise ModelError(self.path, f"{key} must be an object, found {value!r}")
-        return Fields(self.path, value)
+SCALES = ("input_embedding_scale", "output_multiplier")  # other than 1 they change the block
+FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 def target_shape(path: Path, values: Mapping[str, Any]) -> ModelShape:
@@ -58,7 +31,8 @@ def target_shape(path: Path, values: Mapping[str, Any]) -> ModelShape:
     architecture = _architecture(fields)
     for name, family in FAMILIES.items():
         if family.architecture == architecture:
-            return _shape(fields, name, qk_norm=family.qk_norm)
+            experts = _experts(fields) if family.experts else None
+            return _shape(fields, name, "target", experts)
     known = ", ".join(family.architecture for family in FAMILIES.values())
     raise ModelError(
         path, f"architecture {architecture!r} is not supported", hint=f"known: {known}"
@@ -72,7 +46,7 @@ def drafter_shape(path: Path, values: Mapping[str, Any]) -> DrafterShape:
         raise ModelError(path, f"is no DFlash drafter: architectures must be [{DRAFTER!r}]")
     block = fields.inner("dflash_config")
     _refuse_drafter_variants(fields, block)
-    layers = _shape(fields, "qwen3", qk_norm=True)
+    layers = _shape(fields, "qwen3", "drafter")
     block_size = (block if "block_size" in block.values else fields).whole("block_size")
     if block_size < 2:
         raise ModelError(path, f"block_size {block_size} leaves nothing to draft")
@@ -81,16 +55,16 @@ def drafter_shape(path: Path, values: Mapping[str, Any]) -> DrafterShape:
         block_size=block_size,
         mask_token_id=_mask_token(fields, block),
         target_layer_ids=_target_layers(fields, block, layers.num_layers),
+        reaches=_reaches(fields, block, layers.num_layers),
     )
 
 
-def _shape(fields: Fields, family: str, *, qk_norm: bool) -> ModelShape:
+def _shape(fields: Fields, family: str, owner: OWNER, experts: Experts | None = None) -> ModelShape:
     _refuse_variants(fields)
     hidden, heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
     kv_heads = fields.whole("num_key_value_heads", heads)
     if heads % kv_heads:
         raise ModelError(fields.path, f"{heads} query heads cannot share {kv_heads} kv heads")
-    rope = fields.inner("rope_parameters")  # transformers 5; before, rope_theta stood at the top
     return ModelShape(
         family=family,
         vocab_size=fields.whole("vocab_size"),
@@ -101,10 +75,30 @@ def _shape(fields: Fields, family: str, *, qk_norm: bool) -> ModelShape:
         num_kv_heads=kv_heads,
         head_dim=fields.whole("head_dim", hidden // heads),
         rms_norm_eps=fields.number("rms_norm_eps"),
-        rope_theta=rope.number("rope_theta", fields.number("rope_theta", 10000.0)),
+        rope_theta=rope_theta(fields),
         max_positions=fields.whole("max_position_embeddings"),
         tied_embeddings=fields.flag("tie_word_embeddings"),
-        qk_norm=qk_norm,
+        qk_norm=FAMILIES[family].qk_norm,
+        rope_scaling=rope_scaling(fields, owner),
+        experts=experts,
+    )
+
+
+def _experts(fields: Fields) -> Experts:
+    """Which layers are mixtures is said by a stride and a list of exceptions."""
+    named = "num_experts" if "num_experts" in fields.values else "num_local_experts"
+    count, active = fields.whole(named), fields.whole("num_experts_per_tok")
+    if active > count:
+        raise ModelError(fields.path, f"num_experts_per_tok {active} of {named} {count}")
+    layers, stride = fields.whole("num_hidden_layers"), fields.whole("decoder_sparse_step", 1)
+    exceptions = fields.values.get("mlp_only_layers") or []
+    dense = tuple(n for n in range(layers) if n in exceptions or (n + 1) % stride)
+    return Experts(
+        count=count,
+        active=active,
+        intermediate_size=fields.whole("moe_intermediate_size"),
+        normalised=fields.flag("norm_topk_prob"),
+        dense_layers=dense,
     )
 
 
@@ -116,11 +110,6 @@ def _architecture(fields: Fields) -> str:
 
 
 def _refuse_variants(fields: Fields) -> None:
-    for key in ("rope_scaling", "rope_parameters"):
-        rope = fields.inner(key).values
-        kind = rope.get("rope_type", rope.get("type", "default"))
-        if kind != "default":
-            raise ModelError(fields.path, f"{key}: rope scaling {kind!r} is not supported")
     activation = fields.values.get("hidden_act", "silu")
     if activation != "silu":
         raise ModelError(fields.path, f"hidden_act {activation!r} is not supported, only 'silu'")
@@ -133,11 +122,27 @@ def _refuse_drafter_variants(fields: Fields, block: Fields) -> None:
     for key in SUCCESSORS:
         if block.values.get(key, fields.values.get(key)):
             raise ModelError(fields.path, f"{key} is set: a successor of DFlash, not supported")
-    if fields.flag("is_causal") or block.flag("causal"):
-        raise ModelError(fields.path, "the block attends causally, which is not supported")
-    kinds = set(fields.values.get("layer_types") or ()) - {"full_attention"}
-    if kinds:
-        raise ModelError(fields.path, f"layer_types {sorted(kinds)} are not supported")
+    for key in SCALES:
+        if block.values.get(key, fields.values.get(key, 1.0)) != 1.0:
+            raise ModelError(fields.path, f"{key} is not 1, which is not supported")
+    if block.values.get("final_logit_softcapping", fields.values.get("final_logit_softcapping")):
+        raise ModelError(fields.path, "final_logit_softcapping is set, which is not supported")
+
+
+def _reaches(fields: Fields, block: Fields, layers: int) -> tuple[Reach, ...]:
+    """A sliding layer is causal in its block, a full one is not, unless the config says so."""
+    kinds = fields.values.get("layer_types") or [FULL] * layers
+    if unknown := sorted(set(map(str, kinds)) - {FULL, SLIDING}):
+        raise ModelError(fields.path, f"layer_types {unknown} are not supported")
+    if len(kinds) != layers:
+        raise ModelError(fields.path, f"layer_types names {len(kinds)} layers of {layers}")
+    said = block.values.get("causal", fields.values.get("is_causal"))
+    window = fields.whole("sliding_window") if SLIDING in kinds else None
+    reaches = tuple(
+        Reach(window if kind == SLIDING else None, kind == SLIDING if said is None else bool(said))
+        for kind in kinds
+    )
+    return () if set(reaches) == {Reach()} else reaches
 
 
 def _mask_token(fields: Fields, block: Fields) -> int:

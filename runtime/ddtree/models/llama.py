@@ -9,7 +9,7 @@ from torch.nn import functional
 from ddtree.cache.pool import KvPool
 from ddtree.config import ModelShape
 from ddtree.layers.linear import Linear
-from ddtree.layers.rotary import Rotary
+from ddtree.layers.rotary import rotary_of
 from ddtree.models.assemble import Assembler
 from ddtree.models.target import TargetOutput
 from ddtree.models.weights import (
@@ -37,7 +37,7 @@ class Llama(nn.Module):
         self.dtype = like.dtype
         self.device = like.device
         self.embedding = take(weights, (EMBEDDING,), like)  # [V, H]
-        self.rotary = Rotary(shape.head_dim, shape.rope_theta, like.device)
+        self.rotary = rotary_of(shape, like.device)
         self.layers = nn.ModuleList(build.layer(i) for i in range(shape.num_layers))
         self.norm = build.norm(NORM)
         self.head = Linear(self.embedding) if shape.tied_embeddings else build.linear(HEAD)

@@ -14,6 +14,7 @@ from ddtree.models.folder_json import read_json
 from ddtree.models.gguf_weights import open_gguf
 from ddtree.models.hf_config import drafter_shape, target_shape
 from ddtree.models.llama import Llama
+from ddtree.models.mask_embedding import mask_embedding
 from ddtree.models.source import CONFIG, Source, find_source
 from ddtree.models.weights import HEAD, Checkpoint
 
@@ -47,11 +48,10 @@ def load_drafter(
     """A drafter that fits `target`. Raises ModelError, also when it does not fit."""
     folder = drafter_folder(path)
     shape = open_drafter(folder)
-    if (reason := misfit(shape, target)) is not None:
+    mask = mask_embedding(folder, shape)
+    if (reason := misfit(shape, target, own_mask=mask is not None)) is not None:
         raise ModelError(folder, f"this drafter {reason}", hint="it was made for another target")
-    if (folder / "mask_embedding.pt").exists():
-        raise ModelError(folder, "has a mask embedding of its own, which is not supported")
-    return Drafter(shape, FolderWeights(folder), _like(dtype, device))
+    return Drafter(shape, FolderWeights(folder), _like(dtype, device), mask)
 
 
 def drafter_folder(path: Path | str) -> Path:

@@ -8,6 +8,7 @@ Norms stay as they are. Reading back is `models/folder.py`'s: int8 beside `NAME_
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from ddtree.models.errors import ModelError
 from ddtree.models.folder import SCALE, SINGLE, FolderWeights
 from ddtree.models.folder_json import read_json
 from ddtree.models.hf_config import drafter_shape
+from ddtree.models.mask_embedding import FILE as MASK
 from ddtree.models.source import CONFIG
 
 LARGEST = 127
@@ -53,6 +55,8 @@ def quantise_folder(source: Path, destination: Path) -> int:
         "quantization_config": {"quant_method": "int8-rows", "scale": f"NAME{SCALE}"}
     }
     (destination / CONFIG).write_text(json.dumps(marked, indent=1) + "\n", encoding="utf-8")
+    if (source / MASK).is_file():
+        shutil.copyfile(source / MASK, destination / MASK)
     return (destination / SINGLE).stat().st_size
 
 

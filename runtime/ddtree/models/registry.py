@@ -13,9 +13,13 @@ class Family:
     gguf: str  # a GGUF's `general.architecture`
     qk_norm: bool  # each head of the queries and keys is normalised
     gguf_interleaves: bool  # llama.cpp stores query and key rows pair by pair, not half by half
+    experts: bool = False  # the feed-forward of most layers is a mixture
 
 
 FAMILIES: dict[str, Family] = {
     "llama": Family("LlamaForCausalLM", "llama", qk_norm=False, gguf_interleaves=True),
     "qwen3": Family("Qwen3ForCausalLM", "qwen3", qk_norm=True, gguf_interleaves=False),
+    "qwen3_moe": Family(
+        "Qwen3MoeForCausalLM", "qwen3moe", qk_norm=True, gguf_interleaves=False, experts=True
+    ),
 }

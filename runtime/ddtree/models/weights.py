@@ -29,6 +29,7 @@ QK_NORM = ("self_attn.q_norm.weight", "self_attn.k_norm.weight")
 MLP_NORM = ("post_attention_layernorm.weight",)
 GATE_UP = ("mlp.gate_proj.weight", "mlp.up_proj.weight")
 DOWN = ("mlp.down_proj.weight",)
+ROUTER = ("mlp.gate.weight",)
 
 IGNORED = ("rotary_emb.inv_freq",)  # old checkpoints carry this constant
 NAMED = 4  # tensors a message lists before it says how many more there are
@@ -55,26 +56,44 @@ def layer_name(index: int, tensor: str) -> str:
     return f"layers.{index}.{tensor}"
 
 
+def expert_name(index: int, tensor: str) -> str:
+    """`mlp.up_proj.weight` of one expert."""
+    return tensor.replace("mlp.", f"mlp.experts.{index}.", 1)
+
+
 def decoder_shapes(shape: ModelShape) -> Shapes:
     """Every tensor of the layers and the last norm, with the shape the config promises."""
-    hidden, inner = shape.hidden_size, shape.intermediate_size
+    hidden = shape.hidden_size
     queries, keys = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
     layer: Shapes = {
         ATTENTION_NORM[0]: (hidden,),
         **dict(zip(QKV, ((queries, hidden), (keys, hidden), (keys, hidden)), strict=True)),
         OUTPUT[0]: (hidden, queries),
         MLP_NORM[0]: (hidden,),
-        **dict.fromkeys(GATE_UP, (inner, hidden)),
-        DOWN[0]: (hidden, inner),
     }
     if shape.qk_norm:
         layer |= dict.fromkeys(QK_NORM, (shape.head_dim,))
     named = {
         layer_name(i, tensor): wanted
         for i in range(shape.num_layers)
-        for tensor, wanted in layer.items()
+        for tensor, wanted in (layer | feed_forward_shapes(shape, i)).items()
     }
     return named | {NORM: (hidden,)}
+
+
+def feed_forward_shapes(shape: ModelShape, layer: int) -> Shapes:
+    hidden, experts = shape.hidden_size, shape.experts
+    if experts is None or layer in experts.dense_layers:
+        return _gated_shapes(hidden, shape.intermediate_size)
+    one = _gated_shapes(hidden, experts.intermediate_size)
+    named = {
+        expert_name(i, name): wanted for i in range(experts.count) for name, wanted in one.items()
+    }
+    return named | {ROUTER[0]: (experts.count, hidden)}
+
+
+def _gated_shapes(hidden: int, inner: int) -> Shapes:
+    return {**dict.fromkeys(GATE_UP, (inner, hidden)), DOWN[0]: (hidden, inner)}
 
 
 def check_shapes(weights: Weights, wanted: Shapes) -> None:

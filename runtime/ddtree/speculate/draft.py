@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 
+from ddtree.config import DrafterShape, Reach
 from ddtree.core.batch import Marginals, Rows
-from ddtree.ops.tree_attention import plan_attention
+from ddtree.ops.tree_attention import AttentionPlan, Pattern, plan_attention, plan_window
 from ddtree.speculate.seam import Drafter, Models, Pools
+
+
+class Embedding(Protocol):
+    """What a block needs of the target."""
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """[B, N] -> [B, N, H]."""
 
 
 def draft(rows: Rows, models: Models, pools: Pools, *, width: int, longest: int) -> Marginals:
@@ -20,17 +30,37 @@ def draft(rows: Rows, models: Models, pools: Pools, *, width: int, longest: int)
         raise ValueError("drafting needs a drafter and its cache")
     block = drafter.shape.block_size
     positions = rows.start.unsqueeze(1) + torch.arange(block, device=rows.start.device)  # [B, b]
-    plan = plan_attention(
-        rows.start, rows.page_table, block, "all", pools.page_size, longest + block
-    )
-    embeddings = models.target.embed(_block_tokens(rows.root, drafter))  # [B, b, H]
-    hidden = drafter.forward(embeddings, positions, pool, plan)  # [B, b, H]
+    plans = plan_block(rows, drafter.shape, pools.page_size, longest)
+    embeddings = block_embeddings(rows.root, models.target, drafter)
+    hidden = drafter.forward(embeddings, positions, pool, plans)  # [B, b, H]
     logits = models.target.logits(hidden[:, 1:])  # [B, D, V]
     top = logits.topk(min(width, logits.shape[-1]), dim=-1)
     return Marginals(top.indices, top.values - logits.logsumexp(-1, keepdim=True))
 
 
-def _block_tokens(root: torch.Tensor, drafter: Drafter) -> torch.Tensor:
-    """[root, mask, mask, …]: [B, b]."""
-    masks = torch.full_like(root, drafter.shape.mask_token_id)
-    return torch.cat([root.unsqueeze(1), masks.unsqueeze(1).expand(-1, drafter.shape.depth)], dim=1)
+def plan_block(
+    rows: Rows, shape: DrafterShape, page_size: int, longest: int
+) -> list[AttentionPlan]:
+    """A plan for each layer; layers that reach equally far share one."""
+
+    def plan(reach: Reach) -> AttentionPlan:
+        pattern: Pattern = "causal" if reach.causal else "all"
+        where = (rows.start, rows.page_table, shape.block_size, pattern, page_size)
+        if reach.window is None:
+            return plan_attention(*where, longest + shape.block_size)
+        return plan_window(*where, reach.window)
+
+    reaches = [shape.reach(i) for i in range(shape.layers.num_layers)]
+    plans = {reach: plan(reach) for reach in dict.fromkeys(reaches)}
+    return [plans[reach] for reach in reaches]
+
+
+def block_embeddings(root: torch.Tensor, embedding: Embedding, drafter: Drafter) -> torch.Tensor:
+    """Of root, mask, mask, …: [B, b, H]."""
+    if drafter.mask_embedding is not None:
+        first = embedding.embed(root.unsqueeze(1))  # [B, 1, H]
+        masks = drafter.mask_embedding.expand(len(root), drafter.shape.depth, -1)
+        return torch.cat([first, masks], dim=1)
+    block = root.unsqueeze(1).repeat(1, drafter.shape.block_size)
+    block[:, 1:] = drafter.shape.mask_token_id
+    return embedding.embed(block)

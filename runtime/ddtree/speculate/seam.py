@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,9 @@ from ddtree.ops.tree_attention import AttentionPlan
 class Drafter(Protocol):
     @property
     def shape(self) -> DrafterShape: ...
+    @property
+    def mask_embedding(self) -> torch.Tensor | None:
+        """[H], where the mask is none of the target's tokens."""
 
     def write_context(
         self, features: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor, pool: KvPool
@@ -27,7 +31,7 @@ class Drafter(Protocol):
         embeddings: torch.Tensor,
         positions: torch.Tensor,
         pool: KvPool,
-        plan: AttentionPlan,
+        plans: Sequence[AttentionPlan],
     ) -> torch.Tensor:
         """The block [B, b, H] through the layers: hidden [B, b, H] after the final norm."""
 

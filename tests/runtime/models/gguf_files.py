@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter, quantize
 
-from ddtree.config import ModelShape
-from ddtree.models.gguf_weights import LAYER, TOP
+from ddtree.config import Experts, ModelShape
+from ddtree.models.gguf_weights import LAYER, STACKED, TOP
 from ddtree.models.llama import target_shapes
 
 SHAPE = ModelShape(
@@ -24,6 +25,15 @@ SHAPE = ModelShape(
     rope_theta=10000.0,
     max_positions=256,
     tied_embeddings=True,
+)
+
+
+MIXTURE = dataclasses.replace(
+    SHAPE,
+    family="qwen3_moe",
+    qk_norm=True,
+    intermediate_size=1,
+    experts=Experts(count=6, active=2, intermediate_size=32, normalised=True),
 )
 
 
@@ -43,6 +53,21 @@ def random_arrays(seed: int = 0) -> dict[str, np.ndarray]:
         llama_cpp_name(name): random.standard_normal(shape).astype(np.float32) / 8
         for name, shape in target_shapes(SHAPE).items()
     }
+
+
+def stacked(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A mixture's tensors, from our names to llama.cpp's: the experts of a layer in one."""
+    theirs = {usual: name for name, usual in STACKED.items()}
+    arrays: dict[str, np.ndarray] = {}
+    parts: dict[str, list[np.ndarray]] = {}
+    for name, array in tensors.items():
+        head, expert, rest = name.partition(".experts.")
+        if not expert:
+            arrays[llama_cpp_name(name)] = array
+            continue
+        layer, tensor = head.split(".")[1], "mlp." + rest.partition(".")[2]
+        parts.setdefault(f"blk.{layer}.{theirs[tensor]}", []).append(array)
+    return arrays | {name: np.stack(rows) for name, rows in parts.items()}
 
 
 def write_gguf(
@@ -72,7 +97,7 @@ def write_gguf(
             case float():
                 writer.add_float32(key, value)
     for name, array in arrays.items():
-        if array.ndim == 2 and kind != GGMLQuantizationType.F32:
+        if array.ndim >= 2 and kind != GGMLQuantizationType.F32:
             writer.add_tensor(name, quantize(array, kind), raw_dtype=kind)
         else:
             writer.add_tensor(name, array)

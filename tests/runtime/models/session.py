@@ -41,7 +41,7 @@ class Session:
         self.start = self.start + new
         return output
 
-    def plan(self, new: int, pattern: Pattern) -> AttentionPlan:
+    def plan(self, new: int, pattern: Pattern | torch.Tensor) -> AttentionPlan:
         longest = int(self.start.max()) + new
         return plan_attention(self.start, self.table, new, pattern, PAGE, longest)
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 import torch
 
 from ddtree.cache.pool import KvPool
-from ddtree.config import DrafterShape, ModelShape
+from ddtree.config import DrafterShape, ModelShape, Reach
+from ddtree.core.batch import Rows
 from ddtree.models.dflash import Drafter, drafter_shapes, misfit
 from ddtree.models.errors import ModelError
-from ddtree.ops.tree_attention import plan_attention, slots_of
+from ddtree.models.mask_embedding import FILE, mask_embedding
+from ddtree.ops.tree_attention import slots_of
+from ddtree.speculate.draft import block_embeddings, plan_block
 from tests.runtime.models.session import PAGE, pool_for
 from tests.runtime.models.tensors import random_tensors
 
@@ -39,7 +43,10 @@ TENSORS = random_tensors(drafter_shapes(SHAPE), seed=3)
 class Restated:
     """DFlash in float64 straight from its description, with the names of the checkpoint."""
 
-    def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    def __init__(
+        self, tensors: Mapping[str, torch.Tensor], shape: DrafterShape | None = None
+    ) -> None:
+        self.shape = shape or SHAPE
         self.w = {name: tensor.double() for name, tensor in tensors.items()}
 
     def norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
@@ -61,8 +68,15 @@ class Restated:
         return rows.view(len(x), -1, LAYERS.head_dim)
 
     def attention(
-        self, block: torch.Tensor, context: torch.Tensor, layer: str, positions: torch.Tensor
+        self, block: torch.Tensor, context: torch.Tensor, index: int, positions: torch.Tensor
     ) -> torch.Tensor:
+        layer, reach = f"layers.{index}", self.shape.reach(index)
+        distance = positions[len(context) :, None] - positions
+        unseen = torch.zeros_like(distance, dtype=torch.bool)
+        if reach.causal:
+            unseen |= distance < 0
+        if reach.window is not None:
+            unseen |= distance.abs() >= reach.window
         seen = torch.cat((context, block))
         q = self.norm(self.heads(block, layer, "q"), f"{layer}.self_attn.q_norm.weight")
         k = self.norm(self.heads(seen, layer, "k"), f"{layer}.self_attn.k_norm.weight")
@@ -72,6 +86,7 @@ class Restated:
         out = []
         for head in range(LAYERS.num_heads):
             scores = q[:, head] @ k[:, head // group].T / LAYERS.head_dim**0.5
+            scores = scores.masked_fill(unseen, -torch.inf)
             out.append(scores.softmax(-1) @ v[:, head // group])
         return torch.cat(out, -1) @ self.w[f"{layer}.self_attn.o_proj.weight"].T
 
@@ -90,7 +105,7 @@ class Restated:
         for i in range(LAYERS.num_layers):
             layer = f"layers.{i}"
             normed = self.norm(x, f"{layer}.input_layernorm.weight")
-            x = x + self.attention(normed, context, layer, positions)
+            x = x + self.attention(normed, context, i, positions)
             x = x + self.mlp(self.norm(x, f"{layer}.post_attention_layernorm.weight"), layer)
         return self.norm(x, "norm.weight")
 
@@ -100,7 +115,16 @@ def drafter() -> Drafter:
     return Drafter(SHAPE, TENSORS, torch.empty(0))
 
 
-def test_blocks_of_rows_at_different_positions_match_the_restatement(drafter: Drafter) -> None:
+NEAR = (Reach(), Reach(6, causal=True), Reach(3, causal=False))
+CAUSAL = (Reach(causal=True),) * 3
+
+
+@pytest.mark.parametrize("reaches", [(), NEAR, CAUSAL], ids=["all", "windows", "causal"])
+def test_blocks_of_rows_at_different_positions_match_the_restatement(
+    reaches: tuple[Reach, ...],
+) -> None:
+    shape = dataclasses.replace(SHAPE, reaches=reaches)
+    drafter = Drafter(shape, TENSORS, torch.empty(0))
     torch.manual_seed(4)
     lengths, longest, block = torch.tensor([9, 3]), 9, SHAPE.block_size
     table = torch.randperm(8).view(2, 4)
@@ -110,10 +134,10 @@ def test_blocks_of_rows_at_different_positions_match_the_restatement(drafter: Dr
     with torch.inference_mode():
         for row, length in enumerate(lengths.tolist()):
             _write(drafter, features[row, :length], table[row], pool)
-        plan = plan_attention(lengths, table, block, "all", PAGE, longest + block)
         positions = lengths.unsqueeze(1) + torch.arange(block)
-        found = drafter.forward(embeddings, positions, pool, plan)
-    restated = Restated(TENSORS.tensors)
+        plans = plan_block(rows_at(lengths, table), shape, PAGE, longest)
+        found = drafter.forward(embeddings, positions, pool, plans)
+    restated = Restated(TENSORS.tensors, shape)
     for row, length in enumerate(lengths.tolist()):
         wanted = restated(embeddings[row], features[row, :length])
         torch.testing.assert_close(found[row].double(), wanted, atol=2e-5, rtol=1e-4)
@@ -139,11 +163,77 @@ def test_a_block_leaves_the_context_as_it_was(drafter: Drafter) -> None:
     positions = start + torch.arange(block).unsqueeze(0)
     with torch.inference_mode():
         _write(drafter, torch.randn(6, WIDTH), table[0], pool)
-        plan = plan_attention(start, table, block, "all", PAGE, 6 + block)
-        first = drafter.forward(embeddings[0], positions, pool, plan)
-        drafter.forward(embeddings[1], positions, pool, plan)
-        again = drafter.forward(embeddings[0], positions, pool, plan)
+        plans = plan_block(rows_at(start, table), SHAPE, PAGE, 6)
+        first = drafter.forward(embeddings[0], positions, pool, plans)
+        drafter.forward(embeddings[1], positions, pool, plans)
+        again = drafter.forward(embeddings[0], positions, pool, plans)
     assert first.equal(again)
+
+
+def test_context_beyond_the_window_is_not_attended() -> None:
+    """What lies there may be anything, or nothing."""
+    shape = dataclasses.replace(SHAPE, reaches=(Reach(4, causal=True),) * 3)
+    drafter = Drafter(shape, TENSORS, torch.empty(0))
+    torch.manual_seed(8)
+    start, table = torch.tensor([11]), torch.tensor([[2, 0, 1, 3]])
+    features = torch.randn(11, WIDTH)
+    embeddings = torch.randn(1, SHAPE.block_size, LAYERS.hidden_size)
+    positions = start + torch.arange(SHAPE.block_size).unsqueeze(0)
+    found = []
+    for known in (0, 8):  # the whole context; its last three positions
+        pool = pool_for(LAYERS, 16)
+        pool.kv.zero_() if known else None
+        with torch.inference_mode():
+            _write(drafter, features[known:], table[0], pool, known)
+            plans = plan_block(rows_at(start, table), shape, PAGE, 11)
+            found.append(drafter.forward(embeddings, positions, pool, plans))
+    assert found[0].equal(found[1])
+
+
+def test_the_masks_of_a_block_have_the_drafters_own_embedding(tmp_path: Path) -> None:
+    vector = torch.arange(float(LAYERS.hidden_size))
+    beyond = dataclasses.replace(SHAPE, mask_token_id=LAYERS.vocab_size + 7)
+    for stored in (
+        vector.unsqueeze(0),
+        {"embedding": vector, "mask_token_id": beyond.mask_token_id},
+    ):
+        torch.save(stored, tmp_path / FILE)
+        mask = mask_embedding(tmp_path, beyond)
+        assert mask is not None
+        assert mask.equal(vector)
+    target = TargetOfOnes()
+    own = Drafter(beyond, TENSORS, torch.empty(0), mask)
+    assert misfit(beyond, dataclasses.replace(LAYERS, num_layers=4), own_mask=True) is None
+    block = block_embeddings(torch.tensor([3, 1]), target, own)
+    assert block[:, 0].eq(torch.tensor([[4.0], [2.0]])).all()
+    assert block[:, 1:].equal(vector.expand(2, SHAPE.depth, -1))
+    plain = block_embeddings(torch.tensor([3]), target, Drafter(SHAPE, TENSORS, torch.empty(0)))
+    assert plain[0, 1:].eq(SHAPE.mask_token_id + 1.0).all()
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        ({"embedding": torch.ones(24), "mask_token_id": 7}, "is of token 7, config.json masks wi"),
+        (torch.ones(23), "must be 24 floats, found 23"),
+        ({"vector": torch.ones(24)}, "holds no tensor"),
+        (b"not a checkpoint", "cannot be read"),
+    ],
+)
+def test_a_mask_embedding_that_does_not_fit_is_refused(
+    tmp_path: Path, stored: object, said: str
+) -> None:
+    path = tmp_path / FILE
+    path.write_bytes(stored) if isinstance(stored, bytes) else torch.save(stored, path)
+    with pytest.raises(ModelError, match=said):
+        mask_embedding(tmp_path, SHAPE)
+
+
+class TargetOfOnes:
+    """Embeds a token as one more than itself, in every feature."""
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        return (tokens + 1.0).unsqueeze(-1).expand(*tokens.shape, LAYERS.hidden_size)
 
 
 def test_a_drafter_of_another_target_is_told_apart() -> None:
@@ -164,6 +254,11 @@ def test_a_checkpoint_with_fewer_features_does_not_load() -> None:
     narrow = dataclasses.replace(SHAPE, target_layer_ids=(0, 2))
     with pytest.raises(ModelError, match=r"tensor fc\.weight is 24 x 72, not 24 x 48"):
         Drafter(narrow, TENSORS, torch.empty(0))
+
+
+def rows_at(start: torch.Tensor, table: torch.Tensor) -> Rows:
+    """Rows of which only the places matter."""
+    return Rows(start, start, table, start.float(), start.float(), start)
 
 
 def _write(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,24 @@ from gguf import GGMLQuantizationType
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddtree.config import RopeScaling
+from ddtree.layers.rotary import frequencies
 from ddtree.models.errors import ModelError
 from ddtree.models.gguf_file import open_gguf_file
 from ddtree.models.gguf_weights import half_by_half, open_gguf
-from ddtree.models.llama import target_shapes
+from ddtree.models.llama import Llama, target_shapes
 from ddtree.models.load import load_target, open_target
 from ddtree.models.weights import check_shapes
-from tests.runtime.models.gguf_files import SHAPE, llama_cpp_name, random_arrays, write_gguf
-from tests.runtime.models.session import CPU
+from tests.runtime.models.gguf_files import (
+    MIXTURE,
+    SHAPE,
+    llama_cpp_name,
+    random_arrays,
+    stacked,
+    write_gguf,
+)
+from tests.runtime.models.session import CPU, Session
+from tests.runtime.models.tensors import random_tensors
 
 
 def interleave(rows: np.ndarray, head_dim: int) -> np.ndarray:
@@ -113,7 +124,8 @@ def test_noise_in_the_header_never_becomes_another_kind_of_error(tmp_path: Path)
     ("changes", "said"),
     [
         ({"architecture": "gemma3"}, r"architecture 'gemma3' is not supported"),
-        ({"metadata": {"llama.rope.scaling.type": "yarn"}}, r"rope scaling 'yarn'"),
+        ({"metadata": {"llama.rope.scaling.type": "longrope"}}, r"scaling\.type: 'longrope'"),
+        ({"metadata": {"llama.rope.scaling.type": "linear"}}, r"scaling\.factor must be a number"),
         ({"metadata": {"llama.expert_count": 8}}, r"mixture of experts"),
         ({"metadata": {"llama.rope.dimension_count": 8}}, r"a part of each head"),
     ],
@@ -124,6 +136,68 @@ def test_what_cannot_be_run_is_refused_by_name(
     path = write_gguf(tmp_path / "m.gguf", random_arrays(), **changes)  # type: ignore[arg-type]
     with pytest.raises(ModelError, match=said):
         open_target(path)
+
+
+MIXTURE_METADATA: dict[str, str | float | int] = {
+    "qwen3moe.expert_count": 6,
+    "qwen3moe.expert_used_count": 2,
+    "qwen3moe.expert_feed_forward_length": 32,
+}
+
+
+@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
+def test_the_experts_of_a_mixture_come_out_of_one_tensor(tmp_path: Path, kind: str) -> None:
+    tensors = random_tensors(target_shapes(MIXTURE), seed=4).tensors
+    path = write_gguf(
+        tmp_path / "m.gguf",
+        stacked({name: tensor.numpy() for name, tensor in tensors.items()}),
+        architecture="qwen3moe",
+        metadata=MIXTURE_METADATA,
+        kind=GGMLQuantizationType[kind],
+    )
+    checkpoint = open_gguf(path)
+    assert checkpoint.shape.experts == MIXTURE.experts
+    check_shapes(checkpoint.weights, target_shapes(checkpoint.shape))
+    for name, tensor in tensors.items():
+        near = 0.0 if kind == "F32" else 0.01
+        found = checkpoint.weights.read(name)
+        assert (found - tensor).norm() <= near * tensor.norm(), name
+
+
+def test_a_mixture_from_a_gguf_is_the_mixture_from_its_tensors(tmp_path: Path) -> None:
+    weights = random_tensors(target_shapes(MIXTURE), seed=4)
+    arrays = stacked({name: tensor.numpy() for name, tensor in weights.tensors.items()})
+    path = write_gguf(
+        tmp_path / "m.gguf", arrays, architecture="qwen3moe", metadata=MIXTURE_METADATA
+    )
+    prompt = torch.tensor([[5, 299, 7, 7, 120]])
+    found = Session(load_target(path, torch.float32, CPU)).logits(prompt)
+    wanted = Session(Llama(MIXTURE, weights, torch.empty(0))).logits(prompt)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-4)
+
+
+def test_rope_scaling_is_read_from_the_metadata(tmp_path: Path) -> None:
+    def scaling(**metadata: str | float | int) -> RopeScaling | None:
+        keys = {f"llama.rope.scaling.{key}": value for key, value in metadata.items()}
+        path = write_gguf(tmp_path / "m.gguf", random_arrays(), metadata=keys)
+        return open_gguf(path).shape.rope_scaling
+
+    assert scaling(type="none") is None
+    assert scaling(type="linear", factor=4.0) == RopeScaling("linear", 4.0)
+    yarn = scaling(type="yarn", factor=4.0, original_context_length=64)
+    amplitude = 0.1 * math.log(4) + 1
+    assert yarn == RopeScaling("yarn", 4.0, 64, slow=1.0, fast=32.0, amplitude=amplitude)
+
+
+def test_llama3s_scaling_is_a_tensor_of_divisors(tmp_path: Path) -> None:
+    divisors = np.array([1, 1, 1, 2, 4, 8, 8, 8], dtype=np.float32)
+    arrays = random_arrays() | {"rope_freqs.weight": divisors}
+    path = write_gguf(tmp_path / "m.gguf", arrays)
+    shape = load_target(path, torch.float32, CPU).shape
+    assert shape.rope_scaling == RopeScaling("table", divisors=tuple(divisors.tolist()))
+    plain = frequencies(SHAPE.head_dim, SHAPE.rope_theta)
+    scaled = frequencies(SHAPE.head_dim, SHAPE.rope_theta, shape.rope_scaling)
+    torch.testing.assert_close(plain / scaled, torch.from_numpy(divisors))
 
 
 def test_missing_surplus_and_misshapen_tensors_are_named(tmp_path: Path) -> None:

@@ -8,10 +8,18 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
 
 from ddtree.models.llama import Llama
 from ddtree.models.load import load_target
+from ddtree.ops.bitmask import pack
 from tests.runtime.models.session import CPU, Session
 
 SIZES: dict[str, Any] = {
@@ -29,6 +37,24 @@ QWEN3: dict[str, Any] = {
     "head_dim": 16,
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
 }
+MIXTURE: dict[str, Any] = QWEN3 | {
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 24,
+}
+# So short a first training that prompts of 23 tokens are past it.
+SCALED: dict[str, Any] = {
+    "linear": {"rope_type": "linear", "factor": 3.0},
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16,
+    },
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+}
+KINDS = ["llama", "llama, tied head", "qwen3", "mixture", "mixture, weights as routed"]
 
 
 @dataclass(frozen=True)
@@ -42,11 +68,21 @@ def reference(kind: str) -> Any:
     torch.manual_seed(5)
     if kind == "qwen3":
         return Qwen3ForCausalLM(Qwen3Config(**SIZES, **QWEN3))
+    if kind.startswith("mixture"):  # the second kind: with a dense layer too
+        normalised = kind == "mixture"
+        dense = [] if normalised else [1]
+        config = Qwen3MoeConfig(
+            **SIZES, **MIXTURE, norm_topk_prob=normalised, mlp_only_layers=dense
+        )
+        return Qwen3MoeForCausalLM(config)
+    if kind in SCALED:
+        rope = SCALED[kind] | {"rope_theta": 1e4}
+        return LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=rope))
     tied = kind == "llama, tied head"
     return LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=tied))
 
 
-@pytest.fixture(scope="module", params=["llama", "llama, tied head", "qwen3"])
+@pytest.fixture(scope="module", params=[*KINDS, *SCALED])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     theirs = reference(request.param).eval()
     for name, parameter in theirs.named_parameters():
@@ -78,6 +114,26 @@ def test_a_prompt_in_pieces_and_token_by_token_gives_the_same_logits(pair: Pair)
     session = Session(pair.ours, rows=2)
     pieces = [session.logits(piece) for piece in torch.split(prompt, [9, 5, *[1] * 9], dim=1)]
     torch.testing.assert_close(torch.cat(pieces, dim=1), wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_the_nodes_of_a_tree_get_the_logits_of_their_paths(pair: Pair) -> None:
+    """A root with two children, of which the second has two more."""
+    prompt, nodes = tokens(1, 12), tokens(1, 5)[0]
+    parents = [-1, 0, 0, 2, 2]
+    visible = torch.eye(5, dtype=torch.bool)
+    for node in range(1, 5):
+        visible[node] |= visible[parents[node]]
+    session = Session(pair.ours)
+    session.feed(prompt)
+    plan = session.plan(5, pack(visible.unsqueeze(0)))
+    positions = session.start.unsqueeze(1) + visible.sum(1) - 1
+    with torch.inference_mode():
+        out = pair.ours.forward(nodes.unsqueeze(0), positions, session.pool, plan)
+        found = pair.ours.logits(out.hidden)[0]
+        for node in range(5):
+            path = torch.cat((prompt[0], nodes[visible[node]])).unsqueeze(0)
+            wanted = pair.theirs(path).logits[0, -1]
+            torch.testing.assert_close(found[node], wanted, atol=1e-4, rtol=1e-4)
 
 
 def test_features_are_the_outputs_of_the_named_layers_in_their_order(pair: Pair) -> None:

@@ -6,6 +6,7 @@ import torch
 
 from ddtree.core.batch import Marginals
 from ddtree.ops.bitmask import words_for
+from ddtree.ops.experts import expert_mlp
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.linear import gated_linear, linear
 from ddtree.ops.rms_norm import rms_norm
@@ -50,6 +51,15 @@ def products() -> None:
     gated_linear(empty(17, 576), empty(3072, 576))
     linear(empty(17, 200), empty(576, 200))
     linear(empty(17, 576), empty(49152, 576), dtype=torch.float32)
+
+
+def mixtures() -> None:
+    """Qwen3-30B-A3B's feed-forward for one token and a tree; an odd one."""
+    for tokens, hidden, inner, experts, active in ((1, 2048, 768, 128, 8), (33, 200, 70, 3, 2)):
+        x = empty(tokens, hidden)
+        stacks = (empty(experts, 2 * inner, hidden), empty(experts, hidden, inner))
+        weights = empty(tokens, active, dtype=torch.float32)
+        expert_mlp(x, stacks, ints(tokens, active), weights, x)
 
 
 def rows() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-HALVES = (("attention",), ("products", "rows", "trees", "draws"))  # about as long as each other
+# about as long as each other
+HALVES = (("attention",), ("products", "mixtures", "rows", "trees", "draws"))
 
 
 @pytest.mark.parametrize("arch", [90, 100, 103, 120], ids=lambda arch: f"sm_{arch}")

@@ -13,7 +13,7 @@ import torch
 
 from ddtree.ops.backend import uses_kernel
 from ddtree.ops.bitmask import words_for
-from ddtree.ops.tree_attention.reference import attend, visibility
+from ddtree.ops.tree_attention.reference import attend, near, visibility
 
 if TYPE_CHECKING:
     from ddtree.ops.tree_attention.launch import Paged
@@ -69,6 +69,30 @@ def plan_attention(
         write_slots=slots_of(page_table, new_positions, page_size),
         read_slots=slots_of(page_table, all_positions, page_size),
         visible=visibility(start, new, longest, pattern),
+    )
+
+
+def plan_window(
+    start: torch.Tensor,
+    page_table: torch.Tensor,
+    new: int,
+    pattern: Pattern,
+    page_size: int,
+    window: int,
+) -> AttentionPlan:
+    """Plan a forward in which a token sees keys less than `window` positions away.
+
+    Otherwise as `plan_attention`. In torch on every device: no shape depends on `start`, so that
+    it can be captured, and the keys that are gathered are a window and the new tokens.
+    """
+    steps = torch.arange(new, device=start.device)
+    back = min(window - 1, page_table.shape[1] * page_size)
+    keys = start.unsqueeze(1) + torch.arange(-back, new, device=start.device)  # [B, back + N]
+    queries = start.unsqueeze(1) + steps  # [B, N]
+    return AttentionPlan(
+        write_slots=slots_of(page_table, queries, page_size),
+        read_slots=slots_of(page_table, keys.clamp(min=0), page_size),
+        visible=near(queries, keys, pattern, window),
     )
 
 

@@ -28,6 +28,13 @@ def visibility(
     return prefix.unsqueeze(1) | (among.gather(2, column) & inside.unsqueeze(1))
 
 
+def near(queries: torch.Tensor, keys: torch.Tensor, pattern: str, window: int) -> torch.Tensor:
+    """Which keys at positions [B, L] the queries at [B, N] see within a window: [B, N, L] bool."""
+    distance = queries.unsqueeze(2) - keys.unsqueeze(1)  # [B, N, L]
+    ahead = distance >= 0 if pattern == "causal" else distance > -window
+    return ahead & (distance < window) & (keys >= 0).unsqueeze(1)
+
+
 def attend(
     q: torch.Tensor,
     keys: torch.Tensor,

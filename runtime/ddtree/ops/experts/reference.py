@@ -1,0 +1,28 @@
+"""The mixture in torch: the definition, and what runs on a CPU."""
+
+from __future__ import annotations
+
+import torch
+
+from ddtree.ops.linear.reference import gated, multiply
+
+
+def expert_mlp(
+    x: torch.Tensor,  # [M, H]
+    gate_up: torch.Tensor,  # [E, 2 F, H]
+    down: torch.Tensor,  # [E, H, F]
+    chosen: torch.Tensor,  # [M, K] int64
+    weights: torch.Tensor,  # [M, K] float32
+) -> torch.Tensor:
+    """sum over k of weights[k] * down(silu(gate(x)) * up(x)) of expert chosen[k]: [M, H] float32.
+
+    One product an expert that is wanted at all, over the tokens that want it.
+    """
+    total = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
+    total = total.to(torch.promote_types(total.dtype, x.dtype))
+    for expert in sorted(set(chosen.flatten().tolist())):
+        token, slot = (chosen == expert).nonzero(as_tuple=True)
+        inner = gated(x[token], gate_up[expert])
+        part = multiply(inner, down[expert], None, total.dtype)
+        total.index_add_(0, token, part * weights[token, slot].unsqueeze(1))
+    return total
