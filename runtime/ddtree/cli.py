@@ -32,6 +32,7 @@ HELP = {
     "kv_tokens": "tokens the cache holds; by default max-running-requests x context-length",
     "page_size": "tokens of one page of the cache",
     "prefill_chunk": "prompt tokens taken in one step",
+    "prefix_cache": "prompts that begin alike share what is cached of them (default: on)",
     "threads": "CPU threads; by default all cores",
     "graphs": "auto: whole steps as CUDA graphs where there is CUDA; off: eager",
 }

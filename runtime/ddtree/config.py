@@ -104,6 +104,7 @@ class EngineConfig:
     kv_tokens: int | None = None  # None: max_running_requests x context_length
     page_size: int = 16  # tokens
     prefill_chunk: int = 512  # tokens
+    prefix_cache: bool = True  # keep blocks of prompts for requests that begin alike
     threads: int | None = None  # CPU threads; None: all cores
     graphs: Literal["auto", "off"] = "auto"  # auto: whole steps as CUDA graphs where there is CUDA
 

@@ -55,6 +55,7 @@ class Output:
     finish: Finish | None = None
     error: str | None = None
     speculation: Speculation | None = None  # totals so far
+    reused: int = 0  # prompt tokens that were in the cache already
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,16 @@ class Speculation:
     accepted_per_position: tuple[int, ...] = ()  # [d]: steps whose path reached depth d + 1
 
 
-@dataclass
+@dataclass(eq=False)
 class Sequence:
-    """A request in flight. Changed by the scheduler and by `commit` only."""
+    """A request in flight, equal to itself alone. Changed by the scheduler and by `commit` only."""
 
     request: Request
     tokens: list[int]  # prompt and committed answer; the last one is the root once decoding
     row: int | None = None  # batch row, set by the scheduler
     pages: list[int] = field(default_factory=list)  # set by the scheduler
+    keys: list[bytes] = field(default_factory=list)  # of its full blocks; set by the scheduler
+    reused: int = 0  # prompt tokens that were in the cache when it was first admitted
     cached: int = 0  # positions whose keys and values are in the cache, as the host knows
     admissions: int = 0  # how often it was given a row; set by the scheduler
     on_device: bool = False  # whether the device knows its row; set by the runner

@@ -91,4 +91,5 @@ def plan_capacity(config: EngineConfig, models: Models, lag: Literal[0, 1]) -> C
         rows=config.max_running_requests,
         reach=reach,
         prefill_chunk=config.prefill_chunk,
+        prefix_cache=config.prefix_cache,
     )

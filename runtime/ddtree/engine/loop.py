@@ -124,6 +124,7 @@ class Engine:
             waiting=len(scheduler.waiting) + self._queued,
             kv_used=scheduler.allocator.used / scheduler.allocator.pages,
             prompt_tokens=self._prompt_tokens,
+            reused_tokens=scheduler.reused,
             generation_tokens=self._generation_tokens,
             preemptions=scheduler.preemptions,
             speculation=self._speculation,
@@ -155,6 +156,7 @@ class Engine:
             return False
         plan = self._scheduler.plan()
         prefilled = self._runner.prefill(plan.chunks)
+        self._scheduler.written(plan.chunks)
         for chunk, committed in zip(plan.chunks, prefilled, strict=True):
             if committed is not None:
                 self._deliver(chunk.sequence, committed, speculative=False)
@@ -210,7 +212,8 @@ class Engine:
         request = sequence.request
         if not committed.healthy:
             error = "the model's logits are not finite (NaN or infinity)"
-            self._end(sequence, Output(request.id, (), finish=Finish.ERROR, error=error))
+            output = Output(request.id, (), finish=Finish.ERROR, error=error)
+            self._end(sequence, output, poisoned=True)
             return
         kept = keep(sequence, committed.tokens, self.config.context_length)
         sequence.tokens.extend(kept.tokens)
@@ -225,6 +228,7 @@ class Engine:
             logprobs=committed.logprobs and committed.logprobs[: len(kept.tokens)],
             finish=kept.finish,
             speculation=sequence.speculation,
+            reused=sequence.reused,
         )
         if kept.finish is not None:
             self._end(sequence, output)
@@ -233,8 +237,8 @@ class Engine:
         else:
             self._listeners[request.id](output)
 
-    def _end(self, sequence: Sequence, output: Output) -> None:
-        self._scheduler.finish(sequence)
+    def _end(self, sequence: Sequence, output: Output, *, poisoned: bool = False) -> None:
+        self._scheduler.finish(sequence, poisoned=poisoned)
         self._runner.forget(sequence)
         self._listeners.pop(sequence.request.id)(output)
 

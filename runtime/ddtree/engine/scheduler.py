@@ -1,7 +1,9 @@
 """Who runs next: rows, pages and the order of arrival. Ints only, no torch.
 
 A sequence needs pages for what is cached plus one tree. When pages run out the latest arrival
-is preempted: its pages go back, its tokens stay, and it is prefilled again later.
+is preempted: its pages go back, its tokens stay, and it is prefilled again later. Full blocks
+that a prefill wrote are shared with whoever begins with the same tokens; blocks that a tree wrote
+are not, so that a prompt found in the cache is what prefilling it would have given.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from ddtree.cache.allocator import PageAllocator
+from ddtree.cache.prefix import extend_keys
 from ddtree.core.sequence import Sequence
 
 
@@ -22,6 +25,7 @@ class Capacity:
     rows: int
     reach: int  # positions past the cached ones that a step may write
     prefill_chunk: int  # tokens a step
+    prefix_cache: bool = True  # whether blocks of prompts are kept and shared
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class Scheduler:
         self.running: list[Sequence] = []  # in order of arrival
         self._rows = list(range(capacity.rows - 1, -1, -1))
         self.preemptions = 0
+        self.reused = 0  # prompt tokens found in the cache
 
     def pages_for(self, positions: int) -> int:
         return -(-(positions + self.capacity.reach) // self.capacity.page_size)
@@ -71,11 +76,24 @@ class Scheduler:
         decode = [s for s in self._grown() if s.prefilled]
         return Plan([c for c in chunks if c.sequence.row is not None], decode)
 
-    def finish(self, sequence: Sequence) -> None:
-        """Forget the sequence wherever it is; its row and pages are free again."""
+    def written(self, chunks: list[Chunk]) -> None:
+        """The chunks are written: their full blocks can be found from now on."""
+        size = self.capacity.page_size
+        for chunk in chunks:
+            keys = chunk.sequence.keys
+            for block in range(chunk.begin // size, min(chunk.end // size, len(keys))):
+                self.allocator.publish(chunk.sequence.pages[block], keys[block])
+
+    def finish(self, sequence: Sequence, *, poisoned: bool = False) -> None:
+        """Forget the sequence wherever it is; its row and pages are free again.
+
+        `poisoned`: what it wrote is not to be found by others.
+        """
         if sequence.row is None:
             self.waiting.remove(sequence)
             return
+        if poisoned:
+            self.allocator.withdraw(sequence.pages)
         self.running.remove(sequence)
         self._free(sequence)
 
@@ -86,34 +104,77 @@ class Scheduler:
         return None
 
     def check_integrity(self) -> None:
-        """Pages and rows are each held exactly once."""
-        self.allocator.check_integrity()
-        held = [page for s in self.running for page in s.pages]
-        assert len(held) == len(set(held)) == self.allocator.used, "pages leaked or shared"
+        """Rows are held once, pages by those who know of them."""
+        self.allocator.check_integrity(page for s in self.running for page in s.pages)
+        assert all(len(s.pages) == len(set(s.pages)) for s in self.running), "a page serves twice"
         assert len(self._rows) + len(self.running) == self.capacity.rows, "rows leaked"
 
     def _admit(self) -> None:
         while self.waiting and self._rows:
             sequence = self.waiting[0]
-            pages = self.allocator.allocate(self.pages_for(len(sequence.tokens)))
+            if self.capacity.prefix_cache:
+                extend_keys(sequence.keys, sequence.tokens, self.capacity.page_size)
+            found = self.allocator.share(self._wanted(sequence))
+            missing = self.pages_for(len(sequence.tokens)) - len(found)
+            pages = self.allocator.allocate(missing)
             if pages is None:
+                self.allocator.release(found)
                 return
             self.waiting.popleft()
-            sequence.row, sequence.pages, sequence.cached = self._rows.pop(), pages, 0
+            sequence.row, sequence.pages, sequence.cached = self._rows.pop(), found + pages, 0
             sequence.admissions += 1
+            self._reused(sequence, len(found))
             self.running.append(sequence)
 
+    def _wanted(self, sequence: Sequence) -> list[bytes]:
+        """Keys of the blocks it could take over next: the last token of a prompt is its own."""
+        size = self.capacity.page_size
+        if sequence.cached % size:
+            return []
+        last = sequence.prefill_end - (0 if sequence.answer_length else 1)
+        return sequence.keys[sequence.cached // size : last // size]
+
+    def _reuse(self, sequence: Sequence) -> None:
+        """Take over what others have prefilled since, in place of pages of its own."""
+        begin = sequence.cached // self.capacity.page_size
+        found = self.allocator.share(self._wanted(sequence))
+        self.allocator.release(sequence.pages[begin : begin + len(found)])
+        sequence.pages[begin : begin + len(found)] = found
+        self._reused(sequence, len(found))
+
+    def _reused(self, sequence: Sequence, blocks: int) -> None:
+        tokens = blocks * self.capacity.page_size
+        sequence.cached += tokens
+        if sequence.admissions == 1:
+            sequence.reused += tokens
+            self.reused += tokens
+
     def _chunks(self) -> list[Chunk]:
+        """Share the step's tokens: whoever fits into an equal part, then in order of arrival."""
+        due = self._due()
         left = self.capacity.prefill_chunk
-        chunks = []
+        rest = {sequence: sequence.prefill_end - sequence.cached for sequence in due}
+        short = [sequence for sequence in due if rest[sequence] * len(due) <= left]
+        ends = dict[Sequence, int]()
+        for sequence in dict.fromkeys([*short, *due]):
+            taken = min(left, rest[sequence])
+            ends[sequence] = sequence.cached + taken
+            left -= taken
+        return [Chunk(s, s.cached, ends[s]) for s in due if ends[s] > s.cached]
+
+    def _due(self) -> list[Sequence]:
+        """Those to prefill, in order of arrival, but for those who wait for another's block."""
+        size = self.capacity.page_size
+        due, coming = [], set[bytes]()
         for sequence in self.running:
-            if sequence.prefilled or left == 0:
+            if sequence.prefilled:
                 continue
-            begin = sequence.cached
-            end = min(sequence.prefill_end, begin + left)
-            left -= end - begin
-            chunks.append(Chunk(sequence, begin, end))
-        return chunks
+            self._reuse(sequence)
+            if sequence.prefilled or not coming.isdisjoint(self._wanted(sequence)[:1]):
+                continue
+            due.append(sequence)
+            coming.update(sequence.keys[sequence.cached // size :][:1])
+        return due
 
     def _grown(self) -> list[Sequence]:
         """Running sequences that own the pages of their next step; the latest give way."""

@@ -13,6 +13,7 @@ class EngineStats:
     waiting: int
     kv_used: float  # 0..1, share of the pages
     prompt_tokens: int
+    reused_tokens: int  # of the prompts, found in the cache
     generation_tokens: int
     preemptions: int
     speculation: Speculation

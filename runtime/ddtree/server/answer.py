@@ -22,6 +22,7 @@ class Counts:
     """Tokens of one HTTP request, all its choices together, and how they were found."""
 
     prompt: int
+    reused: int  # of the prompts, found in the cache
     completion: int
     speculation: Speculation
 
@@ -83,6 +84,7 @@ def final_usage(counts: Counts) -> Json:
     }
     return {
         **usage(counts.prompt, counts.completion),
+        "prompt_tokens_details": {"cached_tokens": counts.reused},
         "completion_tokens_details": details,
         "speculative": speculative(found),
     }

@@ -47,6 +47,7 @@ class Choice:
         self._sent = 0
         self._named: deque[Named] = deque()  # logprobs of text that is held back
         self.tokens = 0
+        self.reused = 0  # prompt tokens that were in the cache already
         self.speculation = Speculation()
         self.finish: str | None = None
 
@@ -58,6 +59,7 @@ class Choice:
     def feed(self, arrival: Arrival) -> Piece:
         self.tokens += len(arrival.tokens)
         self.speculation = arrival.speculation or self.speculation
+        self.reused = arrival.reused or self.reused
         certain = self._stops.push(self._decode(arrival))
         if self.stopped:
             self.finish = Finish.STOP.value

@@ -63,6 +63,8 @@ class Exchange:
     def counts(self) -> Counts:
         return Counts(
             prompt=self.ask.prompt_tokens,
+            # like the prompt, once a prompt: by its first choice, the others find it anyway
+            reused=sum(choice.reused for choice in self._choices[:: self.ask.choices]),
             completion=self.completion_tokens,
             speculation=total(choice.speculation for choice in self._choices),
         )
@@ -112,6 +114,7 @@ class Exchange:
             stream=self.ask.stream,
             choices=len(self._choices),
             prompt_tokens=counts.prompt,
+            reused_tokens=counts.reused,
             completion_tokens=counts.completion,
             finish=",".join(sorted({choice.finish or "refused" for choice in self._choices})),
             ttft_ms=None if first is None else (first - self._started) * 1000,

@@ -25,6 +25,7 @@ class Arrival:
     finish: Finish | None = None
     error: str | None = None
     speculation: Speculation | None = None  # totals so far
+    reused: int = 0  # prompt tokens that were in the cache already
 
     def add(self, output: Output) -> None:
         self.tokens += output.tokens
@@ -32,6 +33,7 @@ class Arrival:
         self.finish = output.finish or self.finish
         self.error = output.error or self.error
         self.speculation = output.speculation or self.speculation
+        self.reused = output.reused or self.reused
 
 
 class Inbox:

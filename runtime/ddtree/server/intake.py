@@ -27,6 +27,7 @@ class Ask:
     model: str
     created: int  # Unix time, seconds
     requests: tuple[Request, ...]  # by choice index: n for the first prompt, n for the second...
+    choices: int  # of each prompt
     prompt_tokens: int  # each prompt once, however many choices it has
     stops: tuple[str, ...]
     stream: bool
@@ -115,6 +116,7 @@ def _ask(
         model=body.model,
         created=int(time.time()),
         requests=tuple(requests),
+        choices=body.n,
         prompt_tokens=sum(len(ids) for ids in prompts.ids),
         stops=body.stops,
         stream=body.stream,

@@ -138,6 +138,7 @@ def _counters(stats: StatsLike) -> Iterator[Metric]:
     found = stats.speculation
     for name, help_, value in (
         ("prompt_tokens", "Prompt tokens taken in", stats.prompt_tokens),
+        ("prefix_cache_hits", "Prompt tokens that were in the cache already", stats.reused_tokens),
         ("generation_tokens", "Tokens generated", stats.generation_tokens),
         ("num_preemptions", "Requests that lost their place and began again", stats.preemptions),
         ("spec_decode_num_drafts", "Verify steps of all sequences", found.verify_steps),

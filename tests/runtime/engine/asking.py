@@ -24,6 +24,7 @@ def config(
     max_running_requests: int = 4,
     kv_tokens: int | None = None,
     adaptive: bool = False,
+    prefix_cache: bool = True,
 ) -> EngineConfig:
     return EngineConfig(
         model="tiny",
@@ -34,6 +35,7 @@ def config(
         max_running_requests=max_running_requests,
         kv_tokens=kv_tokens,
         adaptive=adaptive,
+        prefix_cache=prefix_cache,
         page_size=4,
         prefill_chunk=7,
     )

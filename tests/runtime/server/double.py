@@ -118,6 +118,7 @@ class Double:
     dtype: str = "float32"
     failure: str | None = None
     error: str | None = None  # of every request, at its second step
+    reused: int = 0  # tokens of every prompt that it says it found in its cache
     dies_at: tuple[int, str] | None = None  # step, reason
     seen: list[Request] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
@@ -171,6 +172,7 @@ class Double:
             waiting=0,
             kv_used=len(self._running) / 100,
             prompt_tokens=self._counts[0],
+            reused_tokens=self.reused * len(self.seen),
             generation_tokens=self._counts[1],
             preemptions=0,
             speculation=self._total,
@@ -216,6 +218,7 @@ class Double:
             finish=finish,
             error=self.error if failed else None,
             speculation=one.speculation,
+            reused=self.reused,
         )
         if finish is not None:
             del self._running[request.id]

@@ -54,6 +54,13 @@ def test_usage_counts_the_engines_tokens_and_its_speculation(client: openai.Open
     }
 
 
+def test_usage_tells_once_what_the_prompts_found_in_the_cache() -> None:
+    with live(Double(reused=2)) as server, server.openai() as client:
+        usage = client.completions.create(model=MODEL, prompt=["ab", "cd"], n=3).usage
+    assert usage is not None and usage.prompt_tokens_details is not None
+    assert (usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens) == (4, 4)
+
+
 def test_the_sampling_asked_for_reaches_the_engine(server: Live, client: openai.OpenAI) -> None:
     client.completions.create(
         model=MODEL, prompt="a", temperature=0.5, top_p=0.9, seed=7, max_tokens=3

@@ -22,7 +22,7 @@ def samples(server: Live) -> dict[str, float]:
 
 
 def test_the_names_and_numbers_of_the_seam() -> None:
-    with live(Double()) as server:
+    with live(Double(reused=3)) as server:
         server.post("/v1/completions", {"prompt": "four"})
         server.post("/v1/completions", {"prompt": "four", "max_tokens": 7})
         found = samples(server)
@@ -31,6 +31,7 @@ def test_the_names_and_numbers_of_the_seam() -> None:
         "ddtree:num_requests_waiting": 0,
         "ddtree:kv_cache_usage_perc": 0,
         "ddtree:prompt_tokens_total": 8,
+        "ddtree:prefix_cache_hits_total": 6,
         "ddtree:generation_tokens_total": 14 + 7,
         "ddtree:num_preemptions_total": 0,
         "ddtree:request_success_total[stop]": 1,

@@ -46,6 +46,12 @@ def client(process: Process) -> Iterator[openai.OpenAI]:
 QUESTION = "Write a Python function that adds two numbers."
 
 
+def cached(usage: openai.types.CompletionUsage | None) -> int:
+    assert usage is not None
+    assert usage.prompt_tokens_details is not None
+    return usage.prompt_tokens_details.cached_tokens or 0
+
+
 def test_a_greedy_chat_is_the_same_streamed_whole_and_repeated(client: openai.OpenAI) -> None:
     def ask() -> openai.types.chat.ChatCompletion:
         return client.chat.completions.create(
@@ -59,7 +65,9 @@ def test_a_greedy_chat_is_the_same_streamed_whole_and_repeated(client: openai.Op
     text = whole.choices[0].message.content
     assert text
     assert "def " in text
-    assert ask().choices[0].message.content == text
+    again = ask()
+    assert again.choices[0].message.content == text
+    assert (cached(whole.usage), cached(again.usage) > 0) == (0, True)
     with client.chat.completions.create(
         model=MODEL,
         messages=[{"role": "user", "content": QUESTION}],
@@ -71,7 +79,7 @@ def test_a_greedy_chat_is_the_same_streamed_whole_and_repeated(client: openai.Op
         chunks = list(stream)
     deltas = [choice.delta.content or "" for chunk in chunks for choice in chunk.choices]
     assert "".join(deltas) == text
-    assert chunks[-1].usage == whole.usage
+    assert chunks[-1].usage == again.usage
     found = extra(whole.usage)["speculative"]
     assert whole.usage is not None
     # The first token comes from the prompt; each verify step brings its drafts and one more.
