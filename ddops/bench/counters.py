@@ -1,7 +1,7 @@
 """The engine's own counters, read from `/metrics` before and after the window.
 
 Only differences are ever used: a counter's value since the engine started says nothing about
-the window. Each engine's names are one line of `ENGINES`.
+the window. Each engine's names stand in `ddops/engines`.
 """
 
 from __future__ import annotations
@@ -12,38 +12,12 @@ from dataclasses import dataclass
 
 import httpx
 
+from ddops.engines.base import Counters
+from ddops.engines.table import ENGINES
+
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(\{.*\})?\s+(\S+)(?:\s+\d+)?$")
 _POSITION = re.compile(r'position="(\d+)"')
 _NOT_COUNTERS = ("_bucket", "_created")
-
-
-@dataclass(frozen=True)
-class Names:
-    """What an engine calls the counters that speculation is judged by."""
-
-    steps: str  # verify steps, one per sequence and target forward
-    drafted: str
-    accepted: str
-    per_position: str  # accepted drafts with a label `position`
-    generated: str
-
-
-ENGINES = {
-    "ddtree": Names(
-        steps="ddtree:spec_decode_num_drafts_total",
-        drafted="ddtree:spec_decode_num_draft_tokens_total",
-        accepted="ddtree:spec_decode_num_accepted_tokens_total",
-        per_position="ddtree:spec_decode_num_accepted_tokens_per_pos_total",
-        generated="ddtree:generation_tokens_total",
-    ),
-    "vllm": Names(
-        steps="vllm:spec_decode_num_drafts_total",
-        drafted="vllm:spec_decode_num_draft_tokens_total",
-        accepted="vllm:spec_decode_num_accepted_tokens_total",
-        per_position="vllm:spec_decode_num_accepted_tokens_per_pos_total",
-        generated="vllm:generation_tokens_total",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -79,22 +53,37 @@ def speculation(before: Mapping[str, float], after: Mapping[str, float]) -> Spec
     names = _names_in(after)
     if names is None:
         return Speculation(None, None, None, (), None)
+
+    def difference(name: str | None) -> int | None:
+        return _difference(name, before, after) if name else None
+
+    steps, generated = difference(names.steps), difference(names.generated)
+    accepted = difference(names.accepted)
+    if names.accepted is None and steps:
+        accepted = _from_answers(generated, difference(names.finished), steps)
     return Speculation(
-        steps=_difference(names.steps, before, after),
-        drafted=_difference(names.drafted, before, after),
-        accepted=_difference(names.accepted, before, after),
+        steps=steps,
+        drafted=difference(names.drafted),
+        accepted=accepted,
         per_position=_by_position(names.per_position, before, after),
-        generated=_difference(names.generated, before, after),
+        generated=generated,
     )
+
+
+def _from_answers(generated: int | None, finished: int | None, steps: int) -> int | None:
+    """A request's first token is its prompt's; a step gave one more than it accepted."""
+    if generated is None or finished is None:
+        return None
+    return max(generated - finished - steps, 0)
 
 
 def _wanted(name: str) -> bool:
     return name.partition(":")[0] in ENGINES and not name.endswith(_NOT_COUNTERS)
 
 
-def _names_in(samples: Mapping[str, float]) -> Names | None:
-    engines = {key.partition(":")[0] for key in samples}
-    return next((names for engine, names in ENGINES.items() if engine in engines), None)
+def _names_in(samples: Mapping[str, float]) -> Counters | None:
+    seen = {key.partition(":")[0] for key in samples}
+    return next((engine.counters for name, engine in ENGINES.items() if name in seen), None)
 
 
 def _difference(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> int | None:
@@ -106,7 +95,7 @@ def _difference(name: str, before: Mapping[str, float], after: Mapping[str, floa
 
 
 def _by_position(
-    name: str, before: Mapping[str, float], after: Mapping[str, float]
+    name: str | None, before: Mapping[str, float], after: Mapping[str, float]
 ) -> tuple[int, ...]:
     counts: dict[int, float] = {}
     for sign, samples in ((1, after), (-1, before)):

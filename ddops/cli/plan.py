@@ -42,7 +42,7 @@ def as_data(planned: Plan) -> dict[str, Any]:
         ],
         "bytes": planned.bytes,
         "unit_sha256": planned.rendered.unit_sha256,
-        "arguments": [argument.model_dump() for argument in planned.rendered.arguments],
+        "arguments": [argument.model_dump() for argument in planned.rendered.advised.arguments],
     }
 
 
@@ -51,7 +51,8 @@ def draw(planned: Plan, place: Place, *, arguments: bool) -> RenderableType:
 
     parts = [draw_commands(planned.commands, place)]
     if arguments:
-        rows = [(f"{a.flag} {_short(a.value, place)}", a.why) for a in planned.rendered.arguments]
+        given = planned.rendered.advised.arguments
+        rows = [(f"{a.flag} {_short(a.value, place)}".strip(), a.why) for a in given]
         parts += ["", table(("engine argument", "why"), rows)]
     return Group(*parts)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ddops.engines.base import Engine
+from ddops.engines.table import ENGINES
 from ddops.errors import HostError
 from ddops.facts import (
     environment,
@@ -45,7 +47,7 @@ def look(host: Host, box: Box) -> Observed:
     gpus, doing = hardware.look(host)
     return Observed(
         system=machine,
-        python=look_python(host, place),
+        python=look_python(host, place, ENGINES[wish.engine]),
         gpus=gpus,
         hardware=doing,
         tools=tools.parse(_said(host, tools.COMMAND)),
@@ -74,8 +76,8 @@ def look_system(host: Host, place: Place) -> System:
     return system.parse(_said(host, system.command(place.root)))
 
 
-def look_python(host: Host, place: Place) -> Python:
-    result = host.run(python.command(place.engine_python))
+def look_python(host: Host, place: Place, engine: Engine) -> Python:
+    result = host.run(python.command(place.engine_python, engine.needed))
     if result.code == _NO_PROGRAM:
         raise HostError(
             f"there is no {place.engine_python} on box `{place.box}`",

@@ -7,19 +7,6 @@ import json
 from ddops.spec.command import Run
 from ddops.spec.observed import Python
 
-NEEDED = (
-    "torch",
-    "numpy",
-    "safetensors",
-    "gguf",
-    "tokenizers",
-    "minijinja",
-    "fastapi",
-    "uvicorn",
-    "prometheus_client",
-)
-"""Modules of the runtime extra, by the name they are imported under."""
-
 _PROBE = r"""
 import json, platform, re, sys, sysconfig
 from importlib.metadata import PackageNotFoundError, version
@@ -37,7 +24,7 @@ print(json.dumps({
     "version": platform.python_version(),
     "base": sys.base_prefix,
     "headers": Path(sysconfig.get_path("include"), "Python.h").exists(),
-    "engine": find_spec("ddtree") is not None,
+    "engine": find_spec(sys.argv[1]) is not None,
     "torch": torch,
     "torch_cuda": cuda[1] if cuda else None,
     "missing": [name for name in sys.argv[1:] if find_spec(name) is None],
@@ -45,8 +32,9 @@ print(json.dumps({
 """
 
 
-def command(interpreter: str) -> Run:
-    return Run(argv=(interpreter, "-c", _PROBE, *NEEDED), why="look at the engine's Python")
+def command(interpreter: str, needed: tuple[str, ...]) -> Run:
+    """`needed`: modules by the name they are imported under, the engine's own first."""
+    return Run(argv=(interpreter, "-c", _PROBE, *needed), why="look at the engine's Python")
 
 
 def parse(text: str) -> Python:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ddops.engines.base import Engine
+from ddops.engines.table import ENGINES
 from ddops.errors import CheckError
 from ddops.facts import offer
 from ddops.facts.look import api_key, look
+from ddops.flows.advise import Advised, advise
 from ddops.flows.site import Site
-from ddops.render.engine_args import Argument, engine_arguments, engine_argv
 from ddops.render.unit import render_env, render_unit
 from ddops.spec.command import Command
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.layout import layout
 from ddops.spec.observed import Holding, Observed
 from ddops.spec.place import Place
-from ddops.spec.source import OnBox, parse_source
 from ddops.spec.unit import Unit
 from ddops.steps import service, unit, weights
 
@@ -26,7 +27,7 @@ class Rendered:
 
     unit: str
     env: str
-    arguments: tuple[Argument, ...]
+    advised: Advised
 
     @property
     def unit_sha256(self) -> str:
@@ -57,13 +58,14 @@ class Plan:
 def plan(site: Site) -> Plan:
     """Raises `CheckError` when the box does not fit, `WeightsError` when the disk is too small."""
     seen, wish = look(site.host, site.box), site.box.deployment
-    check_engine(seen)
+    check_engine(seen, ENGINES[wish.engine])
     check_port(seen)
     fetched = _weights(site, wish.model.weights, seen.model)
     if isinstance(wish.decoding.drafter, Weights) and seen.drafter:
         fetched += _weights(site, wish.decoding.drafter, seen.drafter)
     weights.check_disk(fetched, seen.system.disk_free, site.place)
     rendered = render(site, wish, seen)
+    rendered.advised.check()
     put = unit.plan(rendered.unit, rendered.env, seen=seen.service, place=site.place)
     return Plan(
         seen=seen,
@@ -75,39 +77,32 @@ def plan(site: Site) -> Plan:
 
 
 def render(site: Site, deployment: Deployment, seen: Observed) -> Rendered:
-    drafter = given(seen.drafter) if seen.drafter else None
-    arguments = engine_arguments(deployment, given(seen.model), drafter)
-    place = site.place
+    place, advised = site.place, advise(site, deployment, seen)
+    engine = advised.engine
     wanted = Unit(
         description=f"{deployment.model.name} on {deployment.engine} ({site.box.name})",
-        argv=engine_argv(place.engine_python, arguments),
+        argv=engine.argv(place.engine_python, advised.arguments),
         workdir=place.home,
         user=seen.system.user,
-        env=_environment(place),
+        env=_environment(place) | {one.name: one.value for one in advised.settings},
         env_file=place.env_file,
+        notifies=engine.notifies,
+        final_exit_codes=engine.final_exit_codes,
         ready_timeout_s=deployment.ready_timeout_s,
     )
     return Rendered(
         unit=render_unit(wanted, seen.service.kind),
-        env=render_env(api_key(site.host, deployment.serving)),
-        arguments=tuple(arguments),
+        env=render_env(engine.key_variable, api_key(site.host, deployment.serving)),
+        advised=advised,
     )
 
 
-def given(holding: Holding) -> str:
-    """What the engine is given. A path of the user's may be relative: the box made it absolute."""
-    if isinstance(parse_source(holding.source), OnBox) and holding.artefacts:
-        return holding.artefacts[0].path
-    return holding.root
-
-
-def check_engine(seen: Observed) -> None:
+def check_engine(seen: Observed, engine: Engine) -> None:
     python = seen.python
-    lacks = ", ".join(python.missing) if python.engine else "the module `ddtree`"
-    if not python.engine or python.missing:
+    if python.missing:
         raise CheckError(
-            f"{python.executable} cannot run the engine, it lacks {lacks}",
-            hint=f"`{python.executable} -m pip install 'ddops[runtime]'`",
+            f"{python.executable} cannot run {engine.name}, it lacks {', '.join(python.missing)}",
+            hint=f"`{python.executable} -m {engine.install}`",
         )
 
 

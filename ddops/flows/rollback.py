@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ddops.engines.table import ENGINES
 from ddops.errors import DdopsError, ServiceError, UsageError, WeightsError
 from ddops.facts.look import api_key, look
 from ddops.flows import gate, smoke
@@ -38,7 +39,10 @@ def rollback_plan(site: Site, number: int | None = None) -> Rollback:
     seen = look(site.host, box)
     _must_have_weights(there, wanted, seen)
     check_port(seen)
-    env = render_env(api_key(site.host, wanted.deployment.serving))
+    env = render_env(
+        ENGINES[wanted.deployment.engine].key_variable,
+        api_key(site.host, wanted.deployment.serving),
+    )
     commands = unit.plan(wanted.unit, env, seen=seen.service, place=site.place)
     if commands or wanted.number != kept.current or not seen.health.ready:
         why = f"so that generation {wanted.number} serves"

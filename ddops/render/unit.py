@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ddops.errors import SpecError
 from ddops.spec.observed import SupervisorKind
 from ddops.spec.shipped import shipped
-from ddops.spec.unit import FINAL_EXIT_CODES, Unit
+from ddops.spec.unit import Unit
 
 
 def render_unit(unit: Unit, kind: SupervisorKind) -> str:
@@ -17,25 +17,27 @@ def render_unit(unit: Unit, kind: SupervisorKind) -> str:
         return _json(unit)
     needed = (*unit.argv, unit.workdir, unit.env_file)
     return _template(
-        "systemd/ddtree.service.j2",
+        "systemd/engine.service.j2",
         unit=unit,
         user_manager=kind == "systemd-user",
         private_tmp=not any(word.startswith(("/tmp/", "/var/tmp/")) for word in needed),
     )
 
 
-def render_env(api_key: str | None) -> str:
-    """The file with the service's secrets. A key that could break out of its line is refused."""
+def render_env(variable: str | None, api_key: str | None) -> str:
+    """The file with the service's secrets; the engine reads its key from `variable`.
+
+    A key that could break out of its line is refused.
+    """
     if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
         raise SpecError("the API key must be one line of printable ASCII")
     if api_key is not None and set(api_key) & set("\"'\\$` "):
         raise SpecError("the API key must not hold quotes, backslashes, `$` or spaces")
-    return _template("env/ddtree.env.j2", api_key=api_key)
+    return _template("env/service.env.j2", variable=variable, api_key=api_key)
 
 
 def _json(unit: Unit) -> str:
     keeper = unit.model_dump(include=KEEPER_FIELDS)
-    keeper["final_exit_codes"] = FINAL_EXIT_CODES
     return json.dumps(keeper, indent=2, sort_keys=True) + "\n"
 
 
@@ -48,6 +50,7 @@ KEEPER_FIELDS = {
     "start_limit",
     "start_window_s",
     "restart_delay_s",
+    "final_exit_codes",
 }
 """What `host/keeper.py` reads; the rest is for systemd."""
 
@@ -62,7 +65,7 @@ def _template(name: str, **values: object) -> str:
     )
     environment.filters["quoted"] = quoted
     environment.filters["seconds"] = lambda number: f"{number:g}"
-    return environment.get_template(name).render(final_exit_codes=FINAL_EXIT_CODES, **values)
+    return environment.get_template(name).render(values)
 
 
 def quoted(word: str) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from ddops.spec.base import Word
+from ddops.spec.shape import DrafterShape, Shape
 from ddops.spec.source import parse_source
 
 EngineName = Literal["ddtree", "sglang", "vllm"]
@@ -41,6 +42,7 @@ class Model(Word):
     name: str  # the name that clients ask for
     weights: Weights
     licence: str | None = None
+    shape: Shape | None = None  # None: as the config.json on the box says
 
     @model_validator(mode="after")
     def _only_drafters_are_bundled(self) -> Model:
@@ -56,6 +58,7 @@ class Decoding(Word):
     budget: int = Field(default=16, ge=1, le=256)
     adaptive: bool = False  # ddtree: each step takes the budget up to `budget` that pays most
     drafter: Weights | Literal["prompt-lookup"] | None = None
+    drafter_shape: DrafterShape | None = None  # None: as the config.json on the box says
 
     @model_validator(mode="after")
     def _speculation_needs_a_drafter(self) -> Decoding:
@@ -77,7 +80,7 @@ class Limits(Word):
     context_length: int = Field(default=4096, ge=16)  # tokens, prompt and answer together
     max_running_requests: int = Field(default=8, ge=1)
     kv_tokens: int | None = Field(default=None, ge=16)  # None: enough for max_running_requests
-    prefill_chunk: int = Field(default=512, ge=1)  # tokens
+    prefill_chunk: int | None = Field(default=None, ge=1)  # tokens; None: as the engine has it
 
 
 class Serving(Word):
@@ -103,5 +106,10 @@ class Deployment(Word):
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     graphs: Literal["auto", "off"] = "auto"  # whole steps as CUDA graphs, or eager
+    gpus: int | None = Field(default=None, ge=1)  # None: all of the box; one for ddtree
+    parallel: Literal["auto", "tp", "ep"] = "auto"  # auto: follows the interconnect
+    nvls: Literal["auto", "on", "off"] = "auto"  # auto: follows the state of the fabric
+    flags: dict[str, str | int | float | None] = Field(default_factory=dict)  # None: a switch
+    overrides: tuple[str, ...] = ()  # rules that must not speak
     threads: int | None = Field(default=None, ge=1)  # CPU threads; None: all cores
     ready_timeout_s: float = Field(default=300.0, gt=0)

@@ -35,10 +35,10 @@ class Python(Word):
     version: str
     base: str  # the prefix of the interpreter that an environment was made from
     headers: bool  # Python.h is there: Triton compiles a launcher against it
-    engine: bool  # `ddtree` can be imported
+    engine: bool  # the module of the wished engine is there
     torch: str | None
     torch_cuda: str | None  # the CUDA that torch was built for; None: for none
-    missing: tuple[str, ...]  # modules of the runtime extra that are not installed
+    missing: tuple[str, ...]  # modules that the engine needs and that are not installed
 
 
 class Gpu(Word):

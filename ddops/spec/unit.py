@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from ddops.spec.base import Word
 
-FINAL_EXIT_CODES = (2, 3, 4, 5)
-"""Bad arguments, bad weights, out of memory, port in use: starting again would end the same."""
-
 
 class Unit(Word):
     description: str
@@ -15,6 +12,8 @@ class Unit(Word):
     user: str | None  # None: whoever runs the supervisor
     env: dict[str, str]
     env_file: str  # holds the secrets; mode 0600
+    notifies: bool  # the engine tells systemd when it is ready; others count as up at once
+    final_exit_codes: tuple[int, ...]  # starting again would end the same
     ready_timeout_s: float
     stop_timeout_s: float = 40.0  # the engine drains for 30 s, then ends by itself
     start_limit: int = 5  # crashes within `start_window_s` until the service is given up

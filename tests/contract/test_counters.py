@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ddops.bench.counters import ENGINES, parse, speculation
+from ddops.bench.counters import parse, speculation
+from ddops.engines.ddtree import DDTREE
 from ddtree.core.sequence import Speculation
 from ddtree.server.metrics import Metrics
 
@@ -16,6 +17,7 @@ class Stats:
     kv_used: float = 0.5
     speculation: Speculation = field(default_factory=Speculation)
     prompt_tokens: int = 7
+    reused_tokens: int = 4
     generation_tokens: int = 3
     preemptions: int = 0
 
@@ -35,5 +37,6 @@ def test_bench_understands_every_counter_the_engine_publishes() -> None:
 
 def test_an_engine_without_a_model_has_no_counters_yet() -> None:
     text = Metrics(lambda: None).text().decode()
-    names = ENGINES["ddtree"]
+    names = DDTREE.counters
+    assert names.accepted is not None
     assert not any(name in text for name in (names.steps, names.accepted, names.generated))

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ddtree.cli
-from ddops.render.engine_args import engine_arguments, engine_argv
+from ddops.engines.base import Paths
+from ddops.engines.ddtree import DDTREE
 from ddops.spec.deployment import Decoding, Deployment, Limits, Mode, Model, Serving, Weights
 from ddtree.config import EngineConfig
 from ddtree.config import Mode as EngineMode
@@ -32,7 +33,7 @@ deployments = st.builds(
         context_length=st.integers(16, 10**6),
         max_running_requests=st.integers(1, 1000),
         kv_tokens=st.none() | st.integers(16, 10**9),
-        prefill_chunk=st.integers(1, 10**5),
+        prefill_chunk=st.none() | st.integers(1, 10**5),
     ),
     serving=st.builds(Serving, port=st.integers(1, 65535)),
     dtype=st.sampled_from(["auto", "float32", "bfloat16"]),
@@ -46,7 +47,8 @@ def understood(deployment: Deployment) -> tuple[EngineConfig, argparse.Namespace
     """What the engine makes of the arguments, up to the moment where it would start."""
     drafter = deployment.decoding.drafter
     there = "/box/drafter" if isinstance(drafter, Weights) and drafter != BUNDLED else None
-    argv = engine_argv("python", engine_arguments(deployment, "/box/m.gguf", there))
+    paths = Paths(model="/box/m.gguf", drafter=there)
+    argv = DDTREE.argv("python", DDTREE.arguments(deployment, paths))
     assert argv[:4] == ("python", "-m", "ddtree", "serve")
     heard: list[tuple[EngineConfig, argparse.Namespace]] = []
 
@@ -75,7 +77,7 @@ def test_every_deployment_arrives_as_it_was_wished(wished: Deployment) -> None:
     assert config.context_length == limits.context_length
     assert config.max_running_requests == limits.max_running_requests
     assert config.kv_tokens == limits.kv_tokens
-    assert config.prefill_chunk == limits.prefill_chunk
+    assert config.prefill_chunk == (limits.prefill_chunk or EngineConfig.prefill_chunk)
     assert (flags.host, flags.port) == (wished.serving.address, wished.serving.port)
     assert flags.served_model_name == wished.model.name
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ddops.flows.gate import MEANING
-from ddops.spec.unit import FINAL_EXIT_CODES
+from ddops.engines.ddtree import DDTREE
 from ddtree.server import exits
 
 FINAL = {exits.BAD_ARGUMENTS, exits.CANNOT_LOAD, exits.OUT_OF_MEMORY, exits.PORT_IN_USE}
 
 
 def test_what_would_end_the_same_way_again_is_not_restarted() -> None:
-    assert set(FINAL_EXIT_CODES) == FINAL
-    assert exits.DIED not in FINAL_EXIT_CODES
+    assert set(DDTREE.final_exit_codes) == FINAL
+    assert exits.DIED not in DDTREE.final_exit_codes
 
 
 def test_the_gate_explains_every_way_to_end() -> None:

@@ -49,5 +49,21 @@ def test_a_counter_that_fell_belongs_to_another_process() -> None:
 
 
 def test_an_engine_we_do_not_know_has_no_counters() -> None:
-    assert parse("sglang:spec_accept_length 4.4\n") == {}
+    assert parse("tgi:spec_accept_length 4.4\n") == {}
     assert speculation({}, {}) == Speculation(None, None, None, (), None)
+
+
+def test_sglang_counts_no_accepted_drafts_so_they_follow_from_its_answers() -> None:
+    """Three answers of 20 tokens from 15 steps: 3 first tokens, 15 bonuses, 42 accepted."""
+    seen = parse(
+        "sglang:spec_verify_calls_total 15\n"
+        "sglang:generation_tokens_total 60\n"
+        "sglang:num_requests_total 3\n"
+        "sglang:spec_accept_length 9.9\n"
+    )
+    assert speculation({}, seen) == Speculation(15, None, 42, (), 60)
+
+
+def test_sglang_without_speculation_has_accepted_nothing() -> None:
+    seen = parse("sglang:generation_tokens_total 60\nsglang:num_requests_total 3\n")
+    assert speculation({}, seen).accepted is None

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from ddops.errors import UsageError
+from ddops.engines.ddtree import DDTREE
 from ddops.facts import gpu, health, port, python, service, system
 from ddops.facts.look import base_url
 from ddops.host.local import Local
@@ -111,7 +112,7 @@ def test_no_gpu_is_normal(text: str) -> None:
 
 
 def test_the_engines_python_is_asked_without_loading_torch() -> None:
-    result = Local().run(python.command(sys.executable))
+    result = Local().run(python.command(sys.executable, DDTREE.needed))
     seen = python.parse(result.stdout)
     assert seen.engine
     assert seen.version.startswith("3.")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ddops.engines.ddtree import DDTREE
 from ddops.errors import CheckError
 from ddops.flows.plan import check_engine, check_port
 from tests.ddops.host.ranged import Files, serve
@@ -196,17 +197,18 @@ def test_a_pinned_digest_of_a_file_on_the_box_is_checked(machine: Machine) -> No
     assert kinds(machine) == ["put", "put", "run"]
 
 
-def test_an_engine_that_does_not_exist_yet_is_refused(machine: Machine) -> None:
+def test_an_engine_that_is_not_installed_is_refused_with_what_installs_it(machine: Machine) -> None:
     machine.inventory(engine="vllm")
     done = machine.ddops("plan", "stand")
-    assert done.returncode == 2
-    assert "set `engine: ddtree`" in done.stderr
+    assert done.returncode == 5
+    assert "cannot run vllm, it lacks vllm" in done.stderr
+    assert "-m pip install vllm" in done.stderr
 
 
 def test_a_python_that_lacks_modules_is_refused_with_their_names() -> None:
     seen = observed(python={"missing": ["torch", "gguf"]})
     with pytest.raises(CheckError, match="lacks torch, gguf") as caught:
-        check_engine(seen)
+        check_engine(seen, DDTREE)
     assert "pip install 'ddops[runtime]'" in str(caught.value.hint)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from jinja2 import UndefinedError
 
-from ddops.errors import SpecError, UsageError
+from ddops.errors import SpecError
 from ddops.host.keeper import Orders
 from ddops.render import unit as rendering
-from ddops.render.engine_args import engine_arguments, engine_argv
+from ddops.engines.base import Paths
+from ddops.engines.ddtree import DDTREE
 from ddops.render.unit import quoted, render_env, render_unit
 from ddops.spec.deployment import Deployment
 from ddops.spec.load import load_box
@@ -37,6 +38,8 @@ UNIT = Unit(
     user="root",
     env={"XDG_CACHE_HOME": "/var/cache/x y"},
     env_file="/tmp/env",
+    notifies=True,
+    final_exit_codes=(2, 3, 4, 5),
     ready_timeout_s=300.0,
 )
 
@@ -46,15 +49,15 @@ def wish(**changes: Any) -> Deployment:
 
 
 def flags(deployment: Deployment) -> list[str]:
-    found = engine_arguments(deployment, "/w/m.gguf", None)
-    return list(engine_argv("python", found))
+    found = DDTREE.arguments(deployment, Paths(model="/w/m.gguf", drafter=None))
+    return list(DDTREE.argv("python", found))
 
 
 def test_the_default_box_becomes_this_command_line() -> None:
     assert " ".join(flags(wish())) == (
         "python -m ddtree serve --model /w/m.gguf --served-model-name SmolLM2-135M-Instruct"
         " --mode ddtree --budget 16 --drafter bundled --dtype auto --device auto"
-        " --context-length 2048 --max-running-requests 8 --prefill-chunk 512"
+        " --context-length 2048 --max-running-requests 8"
         " --host 127.0.0.1 --port 8421"
     )
 
@@ -78,11 +81,6 @@ def test_every_limit_that_is_set_reaches_the_engine() -> None:
 def test_a_drafter_from_the_prompt_is_named() -> None:
     decoding = wish().decoding.model_copy(update={"drafter": "prompt-lookup"})
     assert "--drafter prompt-lookup" in " ".join(flags(wish(decoding=decoding)))
-
-
-def test_another_engine_is_refused() -> None:
-    with pytest.raises(UsageError, match="engine `sglang` cannot be deployed"):
-        flags(wish(engine="sglang"))
 
 
 @pytest.mark.parametrize(
@@ -155,15 +153,15 @@ def test_the_keepers_unit_is_exactly_what_the_keeper_reads() -> None:
 
 def test_a_variable_that_is_not_given_is_an_error() -> None:
     with pytest.raises(UndefinedError):
-        rendering._template("systemd/ddtree.service.j2", user_manager=False)
+        rendering._template("systemd/engine.service.j2", user_manager=False)
 
 
 def test_a_key_is_written_for_the_supervisor() -> None:
-    assert 'DDTREE_API_KEY="k3y"' in render_env("k3y")
-    assert "DDTREE_API_KEY" not in render_env(None)
+    assert 'DDTREE_API_KEY="k3y"' in render_env("DDTREE_API_KEY", "k3y")
+    assert "DDTREE_API_KEY" not in render_env("DDTREE_API_KEY", None)
 
 
 @pytest.mark.parametrize("key", ["two\nlines", 'a"b', "a b", "$x", "a\\b", "\u00e4"])
 def test_a_key_that_could_break_out_of_its_line_is_refused(key: str) -> None:
     with pytest.raises(SpecError, match="the API key"):
-        render_env(key)
+        render_env("DDTREE_API_KEY", key)

@@ -27,6 +27,7 @@ def arguments() -> argparse.Namespace:
         parser.add_argument(f"--{flag}", type=int)
     for flag in ("kv-tokens", "threads"):
         parser.add_argument(f"--{flag}", type=int)
+    parser.add_argument("--graphs")
     return parser.parse_args()
 
 

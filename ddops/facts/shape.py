@@ -1,0 +1,67 @@
+"""The shape of a model, and of a drafter, from the `config.json` beside its weights."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ddops.spec.shape import DrafterShape, Shape, Yarn
+
+_BYTES = 2  # of one value in the cache
+
+
+def parse(text: bytes | None) -> Shape | None:
+    """None without a config, and for one that does not say what the cache looks like."""
+    config = _json(text)
+    inner: dict[str, Any] = config.get("text_config") or config
+    try:
+        return Shape(
+            family=str(config["model_type"]),
+            attention="mla" if inner.get("kv_lora_rank") else "gqa",
+            kv_bytes_per_token=_BYTES * int(inner["num_hidden_layers"]) * _values(inner),
+            max_context=int(inner["max_position_embeddings"]),
+            experts=int(inner.get("n_routed_experts") or inner.get("num_experts") or 0),
+            vision="vision_config" in config,
+            remote_code="auto_map" in config,
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def parse_drafter(text: bytes | None) -> DrafterShape | None:
+    config = _json(text)
+    names = " ".join(map(str, config.get("architectures") or ()))
+    if "DFlash" in names:
+        own = config.get("dflash_config")
+        block = config.get("block_size") or (own.get("block_size") if own else None)
+        depth = int(block) - 1 if block else None
+        return DrafterShape(method="dflash", depth=depth, yarn=_yarn(config))
+    if "Eagle3" in names:
+        return DrafterShape(method="eagle3", yarn=_yarn(config))
+    return None
+
+
+def _values(config: dict[str, Any]) -> int:
+    """Cached values of one token in one layer."""
+    if config.get("kv_lora_rank"):
+        return int(config["kv_lora_rank"]) + int(config["qk_rope_head_dim"])
+    heads = int(config["num_attention_heads"])
+    size = int(config.get("head_dim") or config["hidden_size"] // heads)
+    return 2 * int(config.get("num_key_value_heads") or heads) * size
+
+
+def _yarn(config: dict[str, Any]) -> Yarn:
+    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if "yarn" not in (rope.get("rope_type"), rope.get("type")):
+        return "none"
+    if "attn_factor" in rope:
+        return "attn_factor"
+    return "mscale" if {"mscale", "mscale_all_dim"} <= rope.keys() else "plain"
+
+
+def _json(text: bytes | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

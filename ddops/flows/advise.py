@@ -1,0 +1,103 @@
+"""The engine's whole command line for one box: the wish, and what the rules make of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddops.engines import options as listed
+from ddops.engines.base import Engine, Paths
+from ddops.engines.options import Options
+from ddops.engines.table import ENGINES
+from ddops.errors import CheckError, HostError
+from ddops.facts import shape, software
+from ddops.flows.site import Site
+from ddops.host.base import Host
+from ddops.rules.combine import combine
+from ddops.rules.situate import Seen, situate
+from ddops.rules.weigh import Advice, table, weigh
+from ddops.spec.argument import Argument, Setting
+from ddops.spec.deployment import Deployment
+from ddops.spec.observed import Holding, Observed
+from ddops.spec.software import Software
+from ddops.spec.source import OnBox, parse_source
+
+
+@dataclass(frozen=True)
+class Advised:
+    engine: Engine
+    arguments: tuple[Argument, ...]
+    advice: Advice
+    software: Software
+    options: Options | None  # None: neither the engine nor a recorded release says
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        return self.advice.settings
+
+    def check(self) -> None:
+        """Raises `CheckError` when a rule forbids the wish, or the engine lacks an option."""
+        if self.advice.broken:
+            first = self.advice.broken[0]
+            more = [f"and rule `{one.rule}`: {one.why}" for one in self.advice.broken[1:]]
+            raise CheckError(
+                f"the wish breaks rule `{first.rule}`: {first.why}",
+                detail="\n".join(more) or None,
+                hint=f"{first.instead}; or go on with `--override {first.rule}`",
+            )
+        if self.options:
+            self.options.check(self.arguments)
+
+
+def advise(site: Site, deployment: Deployment, seen: Observed) -> Advised:
+    """Refuses nothing: a status must be able to name a unit that a rule would forbid today."""
+    engine = ENGINES[deployment.engine]
+    paths = Paths(model=given(seen.model), drafter=given(seen.drafter) if seen.drafter else None)
+    installed = look_software(site.host, site.place.engine_python, engine)
+    options = _options(site, engine, installed)
+    known = Seen(
+        box=seen,
+        software=installed,
+        options=options,
+        shape=shape.parse(_config(site.host, paths.model)),
+        drafter=shape.parse_drafter(_config(site.host, paths.drafter)),
+    )
+    situation = situate(deployment, known, paths)
+    advice = weigh(table(), situation, deployment.overrides)
+    arguments, broken = combine(engine.arguments(deployment, paths), advice, deployment)
+    advice = advice.model_copy(update={"broken": (*advice.broken, *broken)})
+    return Advised(engine, arguments, advice, installed, options)
+
+
+def given(holding: Holding) -> str:
+    """What the engine is given. A path of the user's may be relative: the box made it absolute."""
+    if isinstance(parse_source(holding.source), OnBox) and holding.artefacts:
+        return holding.artefacts[0].path
+    return holding.root
+
+
+def look_software(host: Host, python: str, engine: Engine) -> Software:
+    result = host.run(software.command(python, engine))
+    if not result.ok:
+        raise HostError(
+            f"looking at the engine's Python failed with exit code {result.code}",
+            detail=result.stderr.strip() or None,
+        )
+    return software.parse(result.stdout)
+
+
+def _options(site: Site, engine: Engine, installed: Software) -> Options | None:
+    """Of the engine itself, else of the nearest recorded release that is not newer."""
+    if installed.stamp is not None:
+        said = site.host.run(software.help_of(site.place.engine_python, engine))
+        origin = f"{engine.name} {installed.version or 'of unknown version'}"
+        found = listed.parse(said.stdout, origin) if said.ok else None
+        if found:
+            return found
+    return listed.recorded(engine.name, installed.version)
+
+
+def _config(host: Host, path: str | None) -> bytes | None:
+    """The config of a folder of weights; a single file has none beside it."""
+    if path is None or path.endswith(".gguf"):
+        return None
+    return host.read(f"{path}/config.json")
