@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.core import TyperCommand
 
-from ddops.cli.options import BoxName, DryRun, Json, Quiet, Verbose, Yes
+from ddops.cli.options import BoxName, DryRun, Json, LockWait, Quiet, Verbose, Yes
 from ddops.cli.output import Output, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ddops.analysis.compare import Row
-    from ddops.flows.bench import Plan
+    from ddops.flows.bench import Benched, Plan
     from ddops.flows.site import Site
 
 _DEFAULT = "local"
@@ -53,6 +55,7 @@ def bench(
     ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
+    lock_wait: LockWait = 0.0,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -71,7 +74,7 @@ def bench(
     output = Output(json=json, quiet=quiet, verbose=verbose)
     with opened(box) as site:
         if restore:
-            _restore(site, out, output)
+            _restore(site, out, output, lock_wait)
             return
         planned = flow.plan(site, flow.load_matrix(matrix), out, cells or ())
         for warning in flow.warnings(planned, site):
@@ -84,26 +87,36 @@ def bench(
         if planned.missing and not output.confirm(question, yes=yes):
             output.say("nothing was measured")
             return
-        _measure(site, planned, context.meta[_TYPED], output)
+        with _working(site, output, lock_wait):
+            result = flow.bench(site, planned, context.meta[_TYPED], output)
+    _show(result, output)
 
 
-def _measure(site: Site, planned: Plan, typed: tuple[str, ...], output: Output) -> None:
-    from ddops.flows import bench as flow
+@contextmanager
+def _working(site: Site, output: Output, lock_wait: float) -> Iterator[None]:
+    from ddops.flows.history import recorded
     from ddops.flows.lock import locked
 
-    with locked(site, "bench"):
-        result = flow.bench(site, planned, typed, output)
+    with (
+        locked(site, "bench", wait_s=lock_wait, voice=output),
+        recorded(site, "bench", (), output),
+    ):
+        yield
+
+
+def _show(result: Benched, output: Output) -> None:
+    from ddops.flows import bench as flow
+
     data = {"folder": str(result.folder), "cells": [asdict(row) for row in result.rows]}
     output.result(data, draw(result.rows))
     output.say(f"records: {result.folder}")
     flow.check(result)
 
 
-def _restore(site: Site, out: Path, output: Output) -> None:
+def _restore(site: Site, out: Path, output: Output, lock_wait: float) -> None:
     from ddops.flows import bench as flow
-    from ddops.flows.lock import locked
 
-    with locked(site, "bench"):
+    with _working(site, output, lock_wait):
         done = flow.restore(site, out, output)
     output.result({"restored": done}, "put back" if done else "nothing to put back")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddops.cli.options import BoxName, DryRun, Json, Quiet, Verbose, Yes
+from ddops.cli.options import BoxName, DryRun, Json, LockWait, Quiet, Verbose, Yes
 from ddops.cli.output import Output
 from ddops.cli.plan import as_data, draw
 
@@ -17,6 +17,7 @@ def deploy(
     box: BoxName = "local",
     yes: Yes = False,
     dry_run: DryRun = False,
+    lock_wait: LockWait = 0.0,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -43,7 +44,7 @@ def deploy(
             planned = plan(site)
             out.result(as_data(planned), draw(planned, site.place, arguments=True))
             return
-        with locked(site, "deploy"):
+        with locked(site, "deploy", wait_s=lock_wait, voice=out):
             planned = plan(site)
             if needs_nothing(planned):
                 out.result({"changed": 0}, f"nothing to change: {_where(site)}")

@@ -15,6 +15,15 @@ Pin = Annotated[
         "--pin", metavar="SHA256:…", help="The fingerprint that the box's own key must have."
     ),
 ]
+LockWait = Annotated[
+    float,
+    typer.Option(
+        "--lock-wait",
+        metavar="SECONDS",
+        min=0,
+        help="How long to wait while another ddops is at work on the box.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before changing the box.")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddops.cli.options import BoxName, DryRun, Json, Quiet, Verbose
+from ddops.cli.options import BoxName, DryRun, Json, LockWait, Quiet, Verbose
 from ddops.cli.output import Output
 from ddops.cli.plan import show_commands
 
@@ -10,6 +10,7 @@ from ddops.cli.plan import show_commands
 def restart(
     box: BoxName = "local",
     dry_run: DryRun = False,
+    lock_wait: LockWait = 0.0,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -30,6 +31,6 @@ def restart(
         if dry_run:
             show_commands(out, restart_plan(site), site.place)
             return
-        with locked(site, "restart"):
+        with locked(site, "restart", wait_s=lock_wait, voice=out):
             seen = again(site, restart_plan(site), out)
     out.result({"pid": seen.pid}, f"ready, process {seen.pid}")

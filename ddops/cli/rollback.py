@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddops.cli.options import BoxName, DryRun, Json, Quiet, Verbose, Yes
+from ddops.cli.options import BoxName, DryRun, Json, LockWait, Quiet, Verbose, Yes
 from ddops.cli.output import Output, table
 from ddops.cli.plan import draw_commands, show_commands
 
@@ -25,6 +25,7 @@ def rollback(
     listed: Annotated[bool, typer.Option("--list", help="Show the generations kept.")] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
+    lock_wait: LockWait = 0.0,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -52,7 +53,7 @@ def rollback(
         if dry_run:
             show_commands(out, rollback_plan(site, generation).commands, site.place)
             return
-        with locked(site, "rollback"):
+        with locked(site, "rollback", wait_s=lock_wait, voice=out):
             planned = rollback_plan(site, generation)
             number = planned.wanted.number
             if not planned.commands:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddops.cli.options import BoxName, DryRun, Json, Quiet, Verbose
+from ddops.cli.options import BoxName, DryRun, Json, LockWait, Quiet, Verbose
 from ddops.cli.output import Output
 from ddops.cli.plan import show_commands
 
@@ -10,6 +10,7 @@ from ddops.cli.plan import show_commands
 def stop(
     box: BoxName = "local",
     dry_run: DryRun = False,
+    lock_wait: LockWait = 0.0,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -32,7 +33,7 @@ def stop(
         if dry_run:
             show_commands(out, stop_plan(site), site.place)
             return
-        with locked(site, "stop"):
+        with locked(site, "stop", wait_s=lock_wait, voice=out):
             commands = stop_plan(site)
             if commands:
                 end(site, commands, out)

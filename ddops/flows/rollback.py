@@ -9,7 +9,7 @@ from ddops.engines.table import ENGINES
 from ddops.errors import DdopsError, ServiceError, UsageError, WeightsError
 from ddops.facts.look import api_key, look
 from ddops.flows import gate, smoke
-from ddops.flows.generations import keep, put_back, restore
+from ddops.flows.generations import keep, put_back
 from ddops.flows.history import recorded
 from ddops.flows.plan import check_port
 from ddops.flows.site import Site

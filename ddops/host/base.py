@@ -43,7 +43,10 @@ class Host(Protocol):
     def hold(self, path: str, text: str) -> AbstractContextManager[None]:
         """Hold the lock file at `path`, signed with `text`. Raises `Held`.
 
-        Whatever ends the holder gives the lock back: there are no stale ones.
+        Whatever ends the holder gives the lock back, on a far box after a while.
         """
+
+    def free(self, path: str, text: str) -> None:
+        """Take the lock from a holder that has ended; `text` is what it signed with."""
 
     def close(self) -> None: ...

@@ -89,6 +89,9 @@ class Local:
             file.flush()
             yield
 
+    def free(self, path: str, text: str) -> None:
+        """Nothing to do: the kernel gave it back."""
+
     def close(self) -> None:
         pass
 

@@ -46,6 +46,9 @@ class Scripted:
     def hold(self, path: str, text: str) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def free(self, path: str, text: str) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -39,6 +40,8 @@ class Ssh:
     patience: Patience = field(default_factory=Patience)
     _connection: Connection | None = None
     _tunnels: dict[tuple[str, int], Tunnel] = field(default_factory=dict)
+    _opening: threading.RLock = field(default_factory=threading.RLock)
+    _lease: remote_lock.Lease | None = None
 
     def run(self, command: Run) -> Result:
         """Looking twice does no harm: when its connection breaks, it is run again, once."""
@@ -52,6 +55,8 @@ class Ssh:
 
     def apply(self, command: Command, progress: Progress | None = None) -> Result | None:
         tell = progress or (lambda done, total: None)
+        if self._lease:
+            self._lease.check()
         match command:
             case Run():
                 return self._must(command)
@@ -81,8 +86,17 @@ class Ssh:
             self._tunnels[key] = Tunnel(*key, self._through)
         return f"127.0.0.1:{self._tunnels[key].port}"
 
-    def hold(self, path: str, text: str) -> AbstractContextManager[None]:
-        return remote_lock.hold(self._channel(), path, text, self.name)
+    @contextmanager
+    def hold(self, path: str, text: str) -> Iterator[None]:
+        """For as long as it is held, `apply` refuses to work once somebody else has it."""
+        with remote_lock.Lease(self._channel, path, text, self.name) as self._lease:
+            try:
+                yield
+            finally:
+                self._lease = None
+
+    def free(self, path: str, text: str) -> None:
+        remote_lock.free(self._channel(), path, text)
 
     def _result(self, command: Run) -> Result:
         began = time.monotonic()
@@ -147,7 +161,7 @@ class Ssh:
                 hint="run it by hand on the box to see what it waits for",
             ) from None
         except Lost:
-            self._drop()
+            self._drop(channel)
             raise
         if command.sudo and said.code == 1:
             self._check_sudo(said)
@@ -166,17 +180,18 @@ class Ssh:
 
     def _channel(self) -> Channel:
         """A connection that died unnoticed is found out here, before anything was sent."""
-        if self._connection is not None:
-            with suppress(SSHException, OSError, EOFError):
-                return self._session(self._connection.transport)
-            self._drop()
-        try:
-            return self._session(self._open().transport)
-        except (SSHException, OSError, EOFError) as error:
-            raise HostError(
-                f"box `{self.name}` accepts a connection but no command: {error}",
-                hint="its sshd may limit sessions: look at MaxSessions in its sshd_config",
-            ) from error
+        with self._opening:
+            if self._connection is not None:
+                with suppress(SSHException, OSError, EOFError):
+                    return self._session(self._connection.transport)
+                self._drop()
+            try:
+                return self._session(self._open().transport)
+            except (SSHException, OSError, EOFError) as error:
+                raise HostError(
+                    f"box `{self.name}` accepts a connection but no command: {error}",
+                    hint="its sshd may limit sessions: look at MaxSessions in its sshd_config",
+                ) from error
 
     def _session(self, transport: Transport) -> Channel:
         return transport.open_session(timeout=self.patience.connect_s)
@@ -193,9 +208,13 @@ class Ssh:
             self._connection = connection.connect(self.reach, self.keys, self.patience)
         return self._connection
 
-    def _drop(self) -> None:
-        if self._connection is not None:
-            connection.close(self._connection)
+    def _drop(self, channel: Channel | None = None) -> None:
+        """Of a channel that broke: only its own connection, which may have been replaced."""
+        with self._opening:
+            current = self._connection
+            if current is None or (channel and channel.get_transport() is not current.transport):
+                return
+            connection.close(current)
             self._connection = None
 
     def _expanded(self, path: str) -> str:

@@ -104,7 +104,7 @@ def test_the_lock_on_the_box_names_its_holder_and_is_free_once_the_holder_is_kil
             assert time.monotonic() < until
         second = site.ddops("stop")
         assert second.returncode == 5
-        assert f"`ddops deploy` is at work on box `b300` (process {first.pid}" in second.stderr
+        assert f"`ddops deploy` (process {first.pid}" in second.stderr
     finally:
         first.kill()
         first.communicate()

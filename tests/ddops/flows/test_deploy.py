@@ -165,7 +165,7 @@ def test_two_deploys_at_once_are_one_too_many(machine: Machine) -> None:
         wait_for(machine.box_home / "state.json")
         second = machine.ddops("stop", "stand")
         assert second.returncode == 5
-        assert f"`ddops deploy` is at work on box `stand` (process {first.pid}" in second.stderr
+        assert f"`ddops deploy` (process {first.pid}" in second.stderr
     finally:
         first.kill()
         first.communicate()

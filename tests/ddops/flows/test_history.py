@@ -108,7 +108,9 @@ def test_a_box_that_cannot_take_a_line_is_told_before_anything_is_done() -> None
     )
     host = Scripted(answers={"sh -c 'umask 077": full})
     with (
-        pytest.raises(StepError, match="cannot be written: cat: write error: No space left") as caught,
+        pytest.raises(
+            StepError, match="cannot be written: cat: write error: No space left"
+        ) as caught,
         recorded(Site(host, load_box("local")), "deploy", (), Silent()),
     ):
         raise AssertionError("nothing may be done")
