@@ -20,7 +20,11 @@ class Rows:
     page_table: torch.Tensor  # [B, P] int64, page of each page_size positions
     temperature: torch.Tensor  # [B] float32, 0 is greedy
     top_p: torch.Tensor  # [B] float32
+    top_k: torch.Tensor  # [B] int64, 0: all
+    min_p: torch.Tensor  # [B] float32
     seed: torch.Tensor  # [B] int64
+    limit: torch.Tensor  # [B] int64, nodes besides the root that may be accepted
+    branch: torch.Tensor  # [B] float32, what a branch is worth: 0, or so little that none grows
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ddtree.config import Mode
+
 
 class Finish(Enum):
     """Why a request ended; the value is the OpenAI `finish_reason`."""
@@ -13,6 +15,14 @@ class Finish(Enum):
     LENGTH = "length"  # max_tokens or the context is used up
     ABORT = "abort"  # the client went away, or the server met a stop string
     ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Speculative:
+    """What a request asks of speculation; None: as the server was started."""
+
+    mode: Mode | None = None
+    budget: int | None = None
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,7 @@ class Request:
     sampling: Sampling = Sampling()
     stop_token_ids: frozenset[int] = frozenset()
     logprobs: int | None = None  # None: none; k: the chosen token's and the k best
+    speculative: Speculative = Speculative()
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,8 @@ class Sequence:
 
     request: Request
     tokens: list[int]  # prompt and committed answer; the last one is the root once decoding
+    limit: int = 0  # nodes that a step may verify for it, besides the root
+    branches: bool = False  # whether those may be more than one path
     row: int | None = None  # batch row, set by the scheduler
     pages: list[int] = field(default_factory=list)  # set by the scheduler
     keys: list[bytes] = field(default_factory=list)  # of its full blocks; set by the scheduler

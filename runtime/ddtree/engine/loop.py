@@ -17,6 +17,7 @@ from ddtree.config import EngineConfig, ModelShape
 from ddtree.core.sequence import Finish, Output, Request, Sequence, Speculation
 from ddtree.engine.ending import keep
 from ddtree.engine.errors import RequestError
+from ddtree.engine.geometry import allowance, mode_of
 from ddtree.engine.runner import Committed, Runner
 from ddtree.engine.scheduler import Scheduler
 from ddtree.engine.stats import EngineStats, counted
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Submit:
-    request: Request
+    sequence: Sequence
     on_output: OnOutput
 
 
@@ -109,9 +110,10 @@ class Engine:
         check(request, self.config.context_length, self.shape.vocab_size)
         if not self._scheduler.fits(len(request.prompt) + 1):
             raise RequestError("the prompt does not fit into the cache", "prompt")
+        sequence = self._sequence(request)
         with self._lock:
             self._queued += 1
-        self._inbox.put(_Submit(request, on_output))
+        self._inbox.put(_Submit(sequence, on_output))
 
     def abort(self, request_id: str) -> None:
         """Free what the request holds. Unknown or finished ids are ignored."""
@@ -184,7 +186,7 @@ class Engine:
         ):
             if sequence.row is not None and sequence.admissions == admission:
                 sequence.cached += len(committed.tokens)
-                self._deliver(sequence, committed, speculative=self.config.mode != "ar")
+                self._deliver(sequence, committed, speculative=sequence.limit > 0)
 
     def _read_inbox(self, *, wait: bool) -> None:
         while True:
@@ -200,10 +202,19 @@ class Engine:
                 if sequence is not None:
                     self._end(sequence, Output(message.request_id, (), finish=Finish.ABORT))
 
+    def _sequence(self, request: Request) -> Sequence:
+        asked = request.speculative
+        return Sequence(
+            request,
+            list(request.prompt),
+            limit=allowance(self.config, self._runner.depth, asked),
+            branches=mode_of(self.config, asked) == "ddtree",
+        )
+
     def _accept(self, message: _Submit) -> None:
-        request = message.request
+        request = message.sequence.request
         self._listeners[request.id] = message.on_output
-        self._scheduler.add(Sequence(request, list(request.prompt)))
+        self._scheduler.add(message.sequence)
         with self._lock:
             self._queued -= 1
         self._prompt_tokens += len(request.prompt)

@@ -18,7 +18,7 @@ from ddtree.engine.logprobs import logprobs_at
 from ddtree.engine.scheduler import Chunk
 from ddtree.engine.stepper import Launch, Reading, Stepper, Ticket
 from ddtree.ops.bitmask import pack
-from ddtree.ops.sample import Method, sample, uniform
+from ddtree.ops.sample import Method, Narrowing, sample, uniform
 from ddtree.ops.tree_attention import plan_attention
 from ddtree.speculate import lookup
 
@@ -51,6 +51,11 @@ class Runner:
         self.chooser = chooser  # None: always the one budget
         self._lookups: dict[str, lookup.Lookup] = {}
         self._outlooks: dict[str, Outlook] = {}
+
+    @property
+    def depth(self) -> int:
+        """D of a drafted step."""
+        return self.stepper.decoding.depth
 
     def forget(self, sequence: Sequence) -> None:
         self._lookups.pop(sequence.request.id, None)
@@ -106,7 +111,14 @@ class Runner:
         logits = self.models.target.logits(hidden[which, last].unsqueeze(1))  # [E, 1, V]
         draws = uniform(rows.seed[which], rows.start[which] + last + 1).unsqueeze(1)
         method = method_of([sequences[i] for i in ended])
-        chosen = sample(logits, rows.temperature[which], rows.top_p[which], draws, method=method)
+        chosen = sample(
+            logits,
+            rows.temperature[which],
+            rows.top_p[which],
+            draws,
+            method=method,
+            narrowing=Narrowing(rows.top_k[which], rows.min_p[which]),
+        )
         healthy = logits.sum((1, 2)).isfinite().tolist()
         result = {}
         for at, (i, (token,)) in enumerate(zip(ended, chosen.tolist(), strict=True)):
@@ -123,15 +135,16 @@ class Runner:
                 sequence.on_device = True
             self.state.extend(sequence)
         rows = [sequence.row for sequence in sequences if sequence.row is not None]
+        budget = self._budget(sequences)
         # with a step in flight the device may be D + 1 positions ahead of `cached`
-        ahead = (self.stepper.decoding.depth + 1) * self.lag
+        ahead = (self.depth + 1) * self.lag
         return self.stepper.launch(
             Launch(
                 rows,
-                self._budget(sequences),
+                budget,
                 method_of(sequences),
                 longest=max(sequence.cached for sequence in sequences) + ahead,
-                tree=self._host_tree(sequences),
+                tree=self._host_tree(sequences, budget),
             )
         )
 
@@ -153,7 +166,8 @@ class Runner:
 
     def _budget(self, sequences: list[Sequence]) -> int:
         if self.chooser is None:
-            return self.stepper.decoding.built
+            wanted = max(sequence.limit for sequence in sequences)
+            return min(budget for budget in self.stepper.decoding.budgets if budget >= wanted)
         return self.chooser.choose([self._outlook(sequence) for sequence in sequences])
 
     def _learn(self, sequences: list[Sequence], ticket: Ticket, readings: list[Reading]) -> None:
@@ -179,22 +193,26 @@ class Runner:
             page_table=self._tensor([s.pages + [0] * (wide - len(s.pages)) for s in sequences]),
             temperature=torch.tensor([s.temperature for s in sampling], device=self.device),
             top_p=torch.tensor([s.top_p for s in sampling], device=self.device),
+            top_k=self._tensor([s.top_k for s in sampling]),
+            min_p=torch.tensor([s.min_p for s in sampling], device=self.device),
             seed=self._tensor([s.seed for s in sampling]),
+            limit=self._tensor([0] * len(sequences)),  # a prompt drafts nothing
+            branch=torch.zeros(len(sequences), device=self.device),
         )
 
-    def _host_tree(self, sequences: list[Sequence]) -> DraftTree | None:
-        if self.config.drafter != "prompt-lookup" or self.config.mode == "ar":
+    def _host_tree(self, sequences: list[Sequence], budget: int) -> DraftTree | None:
+        if self.config.drafter != "prompt-lookup" or budget == 0:
             return None
         trees = [
             lookup.propose(
                 self._lookups.setdefault(sequence.request.id, lookup.Lookup()),
                 sequence.tokens,
-                self.config.budget,
-                branches=self.config.mode == "ddtree",
+                sequence.limit,
+                branches=sequence.branches,
             )
             for sequence in sequences
         ]
-        return self._pad(trees, self.config.budget + 1)
+        return self._pad(trees, budget + 1)
 
     def _pad(self, trees: list[lookup.HostTree], nodes: int) -> DraftTree:
         """Host trees as tensors of one shape; unused nodes see themselves only."""
@@ -222,4 +240,5 @@ def method_of(sequences: list[Sequence]) -> Method:
     hot = [s.request.sampling for s in sequences if s.request.sampling.temperature > 0]
     if not hot:
         return "greedy"
-    return "nucleus" if any(sampling.top_p < 1 for sampling in hot) else "full"
+    narrow = any(one.top_p < 1 or one.top_k or one.min_p for one in hot)
+    return "nucleus" if narrow else "full"

@@ -7,36 +7,34 @@ import torch
 from ddtree.core.batch import Rows, Verdict
 from ddtree.core.sequence import Sequence
 
+INTS = ("start", "root", "seed", "top_k", "limit")
+FLOATS = ("temperature", "top_p", "min_p", "branch")
+NO_BRANCH = -1e4  # less than any path of a tree is worth: 15 tokens of 2 ** 17 at random are -177
+
 
 class RowState:
     """One entry a row, and a last one that padding uses: page 0 only, start 0.
 
     Allocated once. `admit` and `extend` are the host's words to the device; `advance` is the
-    device's own.
+    device's own. Fields of one type lie in one tensor, so that `view` gathers them at once.
     """
 
     def __init__(self, rows: int, pages_per_row: int, longest: int, device: torch.device) -> None:
-        def ints(*shape: int) -> torch.Tensor:
-            return torch.zeros(*shape, dtype=torch.int64, device=device)
-
         self.padding_row = rows
         self.longest = longest  # positions that a row can ever have cached
-        self.start = ints(rows + 1)
-        self.root = ints(rows + 1)
-        self.page_table = ints(rows + 1, pages_per_row)
-        self.temperature = torch.zeros(rows + 1, device=device)
-        self.top_p = torch.ones(rows + 1, device=device)
-        self.seed = ints(rows + 1)
+        self.page_table = torch.zeros(rows + 1, pages_per_row, dtype=torch.int64, device=device)
+        self._ints = torch.zeros(len(INTS), rows + 1, dtype=torch.int64, device=device)
+        self._floats = torch.zeros(len(FLOATS), rows + 1, device=device)
+        self.start, self.root = self._ints[0], self._ints[1]
         self._pages_known = [0] * rows
 
     def admit(self, sequence: Sequence) -> None:
         """The sequence is prefilled: its root is the last token, at position `cached`."""
-        row, sampling = _row(sequence), sequence.request.sampling
-        self.start[row] = sequence.cached
-        self.root[row] = sequence.tokens[-1]
-        self.temperature[row] = sampling.temperature
-        self.top_p[row] = sampling.top_p
-        self.seed[row] = sampling.seed
+        row, said = _row(sequence), sequence.request.sampling
+        ints = [sequence.cached, sequence.tokens[-1], said.seed, said.top_k, sequence.limit]
+        branch = 0.0 if sequence.branches else NO_BRANCH
+        self._tell(self._ints[:, row], ints)
+        self._tell(self._floats[:, row], [said.temperature, said.top_p, said.min_p, branch])
         self._pages_known[row] = 0
         self.extend(sequence)
 
@@ -45,22 +43,14 @@ class RowState:
         row = _row(sequence)
         known, pages = self._pages_known[row], sequence.pages
         if len(pages) > known:
-            news = torch.tensor(pages[known:], dtype=torch.int64)
-            if self.page_table.is_cuda:  # a copy from pageable memory would wait for the step
-                news = news.pin_memory()
-            self.page_table[row, known : len(pages)].copy_(news, non_blocking=True)
+            self._tell(self.page_table[row, known : len(pages)], pages[known:])
             self._pages_known[row] = len(pages)
 
     def view(self, index: torch.Tensor) -> Rows:
         """The rows named by `index` [B] int64."""
-        return Rows(
-            start=self.start[index],
-            root=self.root[index],
-            page_table=self.page_table[index],
-            temperature=self.temperature[index],
-            top_p=self.top_p[index],
-            seed=self.seed[index],
-        )
+        ints = dict(zip(INTS, self._ints[:, index], strict=True))
+        floats = dict(zip(FLOATS, self._floats[:, index], strict=True))
+        return Rows(page_table=self.page_table[index], **ints, **floats)
 
     def advance(self, index: torch.Tensor, verdict: Verdict) -> None:
         """Move past the committed tokens; the bonus is the next root. Padding stays where it is."""
@@ -68,6 +58,12 @@ class RowState:
         real = index != self.padding_row
         self.start.index_add_(0, index, verdict.length * real)
         self.root.index_copy_(0, index, bonus)
+
+    def _tell(self, there: torch.Tensor, values: list[int] | list[float]) -> None:
+        news = torch.tensor(values, dtype=there.dtype)
+        if there.is_cuda:  # a copy from pageable memory would wait for the step
+            news = news.pin_memory()
+        there.copy_(news, non_blocking=True)
 
 
 def _row(sequence: Sequence) -> int:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddtree.core.sequence import Request, Sampling
+from ddtree.core.sequence import Request, Sampling, Speculative
 from ddtree.server.errors import bad_request, too_long
 from ddtree.server.protocol import MAX_CHOICES, ChatBody, CompletionBody
 from ddtree.server.seam import ChatLike, Loaded
@@ -97,7 +97,11 @@ def _ask(
         seed = secrets.randbits(_SEED_BITS) if body.seed is None else body.seed
         for choice in range(body.n):
             sampling = Sampling(
-                temperature=body.temperature, top_p=body.top_p, seed=choice_seed(seed, choice)
+                temperature=body.temperature,
+                top_p=body.top_p,
+                top_k=max(body.top_k, 0),
+                min_p=body.min_p,
+                seed=choice_seed(seed, choice),
             )
             requests.append(
                 Request(
@@ -107,6 +111,7 @@ def _ask(
                     sampling=sampling,
                     stop_token_ids=stop_ids,
                     logprobs=logprobs,
+                    speculative=Speculative(body.speculative.mode, body.speculative.budget),
                 )
             )
     options = body.stream_options

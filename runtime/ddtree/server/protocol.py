@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ddtree.config import Mode
 from ddtree.server.errors import ApiError, bad_request
 
 MAX_CHOICES = 256  # prompts x n of one request
@@ -44,7 +45,6 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "include_stop_str_in_output": (False,),
     "length_penalty": (1,),
     "logit_bias": ({},),
-    "min_p": (0,),
     "min_tokens": (0,),
     "modalities": (["text"],),
     "presence_penalty": (0,),
@@ -56,7 +56,6 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "suffix": ("",),
     "tool_choice": ("none", "auto"),
     "tools": ([],),
-    "top_k": (0, -1),
     "use_beam_search": (False,),
 }
 
@@ -78,6 +77,13 @@ class StreamOptions(Rim):
     include_obfuscation: bool = False  # padding against traffic analysis: never sent
 
 
+class Speculative(Rim):
+    """Not OpenAI's: how to decode this request, within what the server was started with."""
+
+    mode: Mode | None = None
+    budget: int | None = Field(default=None, ge=1, le=256)
+
+
 StopString = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
@@ -90,10 +96,13 @@ class Body(Rim):
     max_tokens: int | None = Field(default=None, ge=1)
     temperature: float = Field(default=1.0, ge=0, le=2)
     top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=-1, lt=2**31)  # 0 and -1: all
+    min_p: float = Field(default=0.0, ge=0, le=1)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
     n: int = Field(default=1, ge=1, le=128)
     stop: StopString | Annotated[list[StopString], Field(max_length=16)] = []
     ignore_eos: bool = False
+    speculative: Speculative = Speculative()
 
     @property
     def stops(self) -> tuple[str, ...]:

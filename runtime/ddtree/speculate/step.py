@@ -56,4 +56,4 @@ def _grow(rows: Rows, models: Models, pools: Pools, shape: StepShape) -> DraftTr
         return root_only(rows.root)
     width = 1 if shape.mode == "chain" else shape.built
     marginals = draft(rows, models, pools, width=width, longest=shape.longest)
-    return plant(rows.root, marginals, shape.mode, shape.built)
+    return plant(rows, marginals, shape.mode, shape.built)

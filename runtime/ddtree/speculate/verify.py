@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ddtree.core.batch import DraftTree, Rows
-from ddtree.ops.sample import Method, sample, uniform
+from ddtree.ops.sample import Method, Narrowing, sample, uniform
 from ddtree.ops.tree_attention import plan_attention
 from ddtree.speculate.seam import Models, Pools
 
@@ -36,5 +36,6 @@ def verify(
     out = models.target.forward(tree.tokens, positions, pools.target, plan, models.feature_layers)
     logits = models.target.logits(out.hidden)  # [B, N, V]
     draws = uniform(rows.seed.unsqueeze(1), positions + 1)
-    chosen = sample(logits, rows.temperature, rows.top_p, draws, method=method)
+    narrowing = Narrowing(rows.top_k, rows.min_p)
+    chosen = sample(logits, rows.temperature, rows.top_p, draws, method=method, narrowing=narrowing)
     return Judged(logits=logits, features=out.features, chosen=chosen)

@@ -94,12 +94,12 @@ class Bench:
     def _stages(self, case: Case, rows: Rows, shape: StepShape, repeats: int) -> dict[str, float]:
         models, pools = self.models, self.pools
         marginals = draft(rows, models, pools, width=case.budget, longest=case.context)
-        tree = plant(rows.root, marginals, "ddtree", case.budget)
+        tree = plant(rows, marginals, "ddtree", case.budget)
         judged = verify(rows, tree, models, pools, longest=case.context, method="greedy")
         verdict = tree_accept(tree, judged.chosen, shape.depth)
         work = {
             "draft": lambda: draft(rows, models, pools, width=case.budget, longest=case.context),
-            "tree": lambda: plant(rows.root, marginals, "ddtree", case.budget),
+            "tree": lambda: plant(rows, marginals, "ddtree", case.budget),
             "verify": lambda: verify(
                 rows, tree, models, pools, longest=case.context, method="greedy"
             ),
@@ -114,13 +114,20 @@ class Bench:
         def ints(value: int) -> torch.Tensor:
             return torch.full((case.batch,), value, dtype=torch.int64, device=self.device)
 
+        def floats(value: float) -> torch.Tensor:
+            return torch.full((case.batch,), value, device=self.device)
+
         return Rows(
             start=ints(case.context),
             root=ints(100),
             page_table=self.page_table[: case.batch],
-            temperature=torch.zeros(case.batch, device=self.device),
-            top_p=torch.ones(case.batch, device=self.device),
+            temperature=floats(0.0),
+            top_p=floats(1.0),
+            top_k=ints(0),
+            min_p=floats(0.0),
             seed=ints(0),
+            limit=ints(case.budget),
+            branch=floats(0.0),
         )
 
     def _pool(self, shape: ModelShape, slots: int) -> KvPool:

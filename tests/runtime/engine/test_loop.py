@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import pytest
@@ -114,8 +115,35 @@ def test_an_adaptive_budget_changes_speed_but_no_token(
 
 @pytest.mark.parametrize(("mode", "budget"), [("chain", 4), ("ddtree", 3), ("ddtree", 20)])
 def test_a_seed_gives_the_same_tokens_at_every_budget(mode: Mode, budget: int) -> None:
-    hot = requests(30, Sampling(temperature=0.8, top_p=0.9, seed=11))
+    hot = requests(30, Sampling(temperature=0.8, top_p=0.9, top_k=5, min_p=0.05, seed=11))
     assert tokens_of(config(mode, budget, "tiny"), hot) == tokens_of(config(), hot)
+
+
+@pytest.mark.parametrize("narrow", [{"top_k": 1}, {"min_p": 1.0}, {"top_p": 1e-9}], ids=str)
+def test_one_token_left_to_choose_from_is_the_greedy_one(
+    greedy: list[list[int]], narrow: dict[str, float]
+) -> None:
+    sampling = Sampling(temperature=1.5, seed=5, **narrow)  # type: ignore[arg-type]
+    assert tokens_of(config("ddtree", 8, "tiny"), requests(40, sampling)) == greedy
+
+
+def test_top_k_and_min_p_are_each_rows_own() -> None:
+    """Narrow and free rows in one batch: every token is among those its own row allows."""
+    asked = [
+        Request("k", PROMPTS[0], 60, Sampling(1.5, top_k=2, seed=1), logprobs=VOCAB),
+        Request("p", PROMPTS[1], 60, Sampling(1.5, min_p=0.3, seed=2), logprobs=VOCAB),
+        Request("free", PROMPTS[2], 60, Sampling(1.5, seed=3), logprobs=VOCAB),
+    ]
+    with running(config("ddtree", 8, "tiny")) as engine:
+        answers = ask(engine, asked)
+    ranks, shares = list[list[int]](), list[list[float]]()
+    for answer in answers:
+        entries = [entry for output in answer.outputs for entry in output.logprobs or ()]
+        ranks.append([[t for t, _ in entry.top].index(entry.token) for entry in entries])
+        shares.append([math.exp((e.logprob - e.top[0][1]) / 1.5) for e in entries])
+    assert set(ranks[0]) == {0, 1}
+    assert 0.3 - 1e-6 <= min(shares[1]) < 0.9
+    assert max(ranks[2]) > 2 and min(shares[2]) < 0.3
 
 
 def test_sampled_trees_have_the_targets_distribution() -> None:

@@ -258,7 +258,8 @@ def test_a_checkpoint_with_fewer_features_does_not_load() -> None:
 
 def rows_at(start: torch.Tensor, table: torch.Tensor) -> Rows:
     """Rows of which only the places matter."""
-    return Rows(start, start, table, start.float(), start.float(), start)
+    share = start.float()
+    return Rows(start, start, table, share, share, start, share, start, start, share)
 
 
 def _write(

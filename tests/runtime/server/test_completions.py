@@ -10,6 +10,7 @@ import pytest
 from openai.types import CompletionUsage
 from openai.types.chat import ChatCompletionMessageParam
 
+from ddtree.core.sequence import Speculative
 from tests.runtime.server.double import EOS, Double, endless, saying
 from tests.runtime.server.live import MODEL, Live, live
 
@@ -63,10 +64,18 @@ def test_usage_tells_once_what_the_prompts_found_in_the_cache() -> None:
 
 def test_the_sampling_asked_for_reaches_the_engine(server: Live, client: openai.OpenAI) -> None:
     client.completions.create(
-        model=MODEL, prompt="a", temperature=0.5, top_p=0.9, seed=7, max_tokens=3
+        model=MODEL,
+        prompt="a",
+        temperature=0.5,
+        top_p=0.9,
+        seed=7,
+        max_tokens=3,
+        extra_body={"top_k": 40, "min_p": 0.1, "speculative": {"mode": "chain", "budget": 4}},
     )
     sent = server.engine.seen[-1]
     assert (sent.sampling.temperature, sent.sampling.top_p, sent.sampling.seed) == (0.5, 0.9, 7)
+    assert (sent.sampling.top_k, sent.sampling.min_p) == (40, 0.1)
+    assert sent.speculative == Speculative("chain", 4)
     assert (sent.max_tokens, sent.stop_token_ids) == (3, frozenset({EOS}))
 
 

@@ -51,7 +51,15 @@ def chat(**given: Any) -> ChatBody:
         ({"best_of": 2}, "best_of", "unsupported_parameter"),
         ({"presence_penalty": 0.1}, "presence_penalty", "unsupported_parameter"),
         ({"logit_bias": {"5": 1}}, "logit_bias", "unsupported_parameter"),
-        ({"top_k": 5}, "top_k", "unsupported_parameter"),
+        ({"frequency_penalty": -0.1}, "frequency_penalty", "unsupported_parameter"),
+        ({"repetition_penalty": 1.1}, "repetition_penalty", "unsupported_parameter"),
+        ({"top_k": -2}, "top_k", "invalid_value"),
+        ({"top_k": 1.5}, "top_k", "invalid_value"),
+        ({"min_p": 1.1}, "min_p", "invalid_value"),
+        ({"speculative": "ar"}, "speculative", "invalid_value"),
+        ({"speculative": {"mode": "beam"}}, "speculative.mode", "invalid_value"),
+        ({"speculative": {"budget": 0}}, "speculative.budget", "invalid_value"),
+        ({"speculative": {"nodes": 3}}, "speculative.nodes", "unknown_parameter"),
     ],
 )
 def test_a_wrong_completion_names_its_parameter(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -103,6 +104,26 @@ def test_a_seed_repeats_an_answer_and_logprobs_spell_it(client: openai.OpenAI) -
     assert "".join(said.tokens) == first.choices[0].text
     assert said.token_logprobs is not None
     assert all(one <= 0 for one in said.token_logprobs)
+
+
+def test_a_request_chooses_its_own_decoding_within_the_servers(client: openai.OpenAI) -> None:
+    def ask(speculative: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        answer = client.completions.create(
+            model=MODEL, prompt="1, 2, 3, 4,", temperature=0, max_tokens=24,
+            extra_body={"speculative": speculative},
+        )  # fmt: skip
+        return answer.choices[0].text, extra(answer.usage)["speculative"]
+
+    text, plain = ask({"mode": "ar"})
+    assert plain == {"verify_steps": 0, "drafted": 0, "accepted": 0, "accepted_per_position": []}
+    for speculative in ({"mode": "chain"}, {"budget": 3}, {}):
+        same, counted = ask(speculative)
+        assert same == text
+        assert counted["accepted"] > 0
+        assert counted["drafted"] <= speculative.get("budget", 8) * counted["verify_steps"]
+    with pytest.raises(openai.BadRequestError, match="more than the 8") as caught:
+        ask({"budget": 9})
+    assert (caught.value.param, caught.value.code) == ("speculative.budget", "invalid_value")
 
 
 def test_a_stop_string_ends_the_answer_before_it(client: openai.OpenAI) -> None:
