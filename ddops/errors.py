@@ -9,7 +9,8 @@
     ├── StepError                 7   applying a plan stopped at a step
     ├── ServiceError              8   the health gate or the smoke test said no
     ├── BenchError                9   no cell of the matrix could be measured
-    └── BundleError              10   an archive is not what it claims to be
+    ├── BundleError              10   an archive is not what it claims to be
+    └── PackagesError            11   apt is held by another process, or does not give a package
 
 Exit codes are stable: scripts may rely on them. 130 is Ctrl-C.
 """
@@ -61,3 +62,7 @@ class BenchError(DdopsError):
 
 class BundleError(DdopsError):
     exit_code = 10
+
+
+class PackagesError(DdopsError):
+    exit_code = 11

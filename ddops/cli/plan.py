@@ -37,7 +37,13 @@ def plan(
 def as_data(planned: Plan) -> dict[str, Any]:
     return {
         "commands": [
-            {"kind": c.kind, "line": c.line, "why": c.why, "bytes": getattr(c, "size", None)}
+            {
+                "kind": c.kind,
+                "line": c.line,
+                "why": c.why,
+                "bytes": getattr(c, "size", None),
+                "takes_s": getattr(c, "takes_s", None),
+            }
             for c in planned.commands
         ],
         "bytes": planned.bytes,
@@ -68,9 +74,10 @@ def draw_commands(commands: Sequence[Command], place: Place) -> RenderableType:
 
     if not commands:
         return "nothing to change"
-    lines = [(_short(one.line, place), one.why, _size(one)) for one in commands]
+    lines = [(_short(one.line, place), one.why, _size(one), _time(one)) for one in commands]
     rows = [(str(number), *line) for number, line in enumerate(lines, 1)]
-    return Group(f"below {place.root}:", table(("", "what", "why", "MB"), rows, right=("", "MB")))
+    columns, numbers = ("", "what", "why", "MB", "s"), ("", "MB", "s")
+    return Group(f"below {place.root}:", table(columns, rows, right=numbers))
 
 
 def _short(line: str, place: Place) -> str:
@@ -80,3 +87,8 @@ def _short(line: str, place: Place) -> str:
 def _size(command: Command) -> str:
     size = getattr(command, "size", None)
     return f"{size / 1e6:.1f}" if size else ""
+
+
+def _time(command: Command) -> str:
+    takes_s = getattr(command, "takes_s", None)
+    return f"~{takes_s:.0f}" if takes_s else ""

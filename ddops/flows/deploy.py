@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ddops.errors import DdopsError
 from ddops.facts.look import base_url
-from ddops.flows import gate, smoke
+from ddops.flows import gate, packages, smoke
 from ddops.flows.generations import prove, put_back
 from ddops.flows.history import recorded
 from ddops.flows.plan import Plan
@@ -32,7 +32,8 @@ def deploy(site: Site, plan: Plan, voice: Voice) -> Deployed:
     wish = site.box.deployment
     with recorded(site, "deploy", plan.commands, voice) as do:
         try:
-            for command in plan.commands:
+            packages.install(site, plan.packages, do, voice)
+            for command in plan.commands[len(plan.packages) :]:
                 do(command)
             seen = gate.wait(site, wish, voice)
             answer = smoke.ask(site, wish)

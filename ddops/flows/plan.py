@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from ddops.engines.base import Engine
 from ddops.engines.table import ENGINES
 from ddops.errors import CheckError
-from ddops.facts import offer
+from ddops.facts import apt, offer
 from ddops.facts.look import api_key, look
 from ddops.flows.advise import Advised, advise
 from ddops.flows.site import Site
 from ddops.render.unit import render_env, render_unit
-from ddops.spec.command import Command
+from ddops.spec.command import Command, Run
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.layout import layout
 from ddops.spec.observed import Holding, Observed
 from ddops.spec.place import Place
+from ddops.spec.source import Hub, parse_source
 from ddops.spec.unit import Unit
-from ddops.steps import service, unit, weights
+from ddops.steps import packages, service, unit, weights
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,19 @@ class Rendered:
 class Plan:
     seen: Observed
     rendered: Rendered
+    packages: tuple[Run, ...]
     weights: tuple[Command, ...]
     unit: tuple[Command, ...]
     service: tuple[Command, ...]
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        return (*self.weights, *self.unit, *self.service)
+        return (*self.packages, *self.weights, *self.unit, *self.service)
 
     @property
     def bytes(self) -> int:
-        return weights.needed(list(self.weights))
+        """To be downloaded, as far as they are known."""
+        return sum(one.size or 0 for one in self.packages) + weights.needed(list(self.weights))
 
 
 def plan(site: Site) -> Plan:
@@ -70,6 +73,7 @@ def plan(site: Site) -> Plan:
     return Plan(
         seen=seen,
         rendered=rendered,
+        packages=tuple(_packages(site, seen, pulls=bool(fetched) and _from_hub(wish))),
         weights=tuple(fetched),
         unit=tuple(put),
         service=tuple(_service(site, seen, rendered, changed=bool(put or fetched))),
@@ -117,6 +121,20 @@ def check_port(seen: Observed) -> None:
         hint="set another `serving.port` in the inventory"
         + (f", or end it with `kill {holder.pid}`" if holder.pid else ""),
     )
+
+
+def _packages(site: Site, seen: Observed, *, pulls: bool) -> list[Run]:
+    needs = packages.needs(site.box.deployment, seen, pulls=pulls)
+    missing = packages.possible(needs, seen)
+    names = [need.package for need in missing]
+    told = apt.parse(site.host.run(apt.command(names)).stdout) if names else None
+    return packages.plan(missing, told, seen)
+
+
+def _from_hub(wish: Deployment) -> bool:
+    drafter = wish.decoding.drafter
+    sets = [wish.model.weights, *([drafter] if isinstance(drafter, Weights) else [])]
+    return any(isinstance(parse_source(one.source), Hub) for one in sets)
 
 
 def _weights(site: Site, wanted: Weights, seen: Holding) -> list[Command]:

@@ -25,6 +25,8 @@ class Run(Word):
     sudo: bool = False
     stdin: str | None = Field(default=None, repr=False)
     timeout_s: float | None = 600.0
+    size: int | None = None  # bytes that it downloads
+    takes_s: float | None = None  # a guess, for the plan
 
     @property
     def line(self) -> str:

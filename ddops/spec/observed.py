@@ -122,6 +122,15 @@ class Port(Word):
     holder: Holder | None  # None: free
 
 
+class Apt(Word):
+    """What apt would do for some packages, and who stands in its way."""
+
+    count: int  # packages that it would fetch, with what they need
+    size: int | None  # bytes; None: its lists do not name them yet
+    cloud_init: bool  # at work still: it installs packages of its own
+    holder: Holder | None  # of apt's or dpkg's lock
+
+
 class Service(Word):
     kind: SupervisorKind
     sudo: bool  # changing it needs `sudo`

@@ -1,0 +1,147 @@
+"""Install what a deployment needs from outside Python: only what is missing, with apt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddops.errors import CheckError, PackagesError
+from ddops.spec.command import Run
+from ddops.spec.deployment import Deployment
+from ddops.spec.observed import Apt, Holder, Observed, Python
+
+LOCK_WAIT_S = 600  # unattended upgrades of a fresh machine were seen to take ten minutes
+_COMPILERS = {"gcc", "cc", "clang"}
+_PACKAGE_S = 0.5  # to unpack one, synced to the disk: 65 took 34 s on two cores
+_BYTES_PER_S = 10e6  # of a mirror that is neither near nor far
+
+
+@dataclass(frozen=True)
+class Need:
+    package: str
+    why: str
+    optional: bool = False  # there is another, slower way
+
+
+def needs(want: Deployment, seen: Observed, *, pulls: bool) -> list[Need]:
+    """What is missing. `pulls`: files of a hub repository are to be fetched.
+
+    Raises `CheckError` for headers that no package brings.
+    """
+    found: list[Need] = []
+    if seen.gpus and want.device != "cpu":
+        if not _COMPILERS & set(seen.tools):
+            found.append(Need("gcc", "Triton compiles a launcher for its first kernel"))
+        if not seen.python.headers:
+            why = "Triton compiles that launcher against Python.h of the engine's interpreter"
+            found.append(Need(_headers(seen.python), why))
+    if want.engine == "sglang" and "libnuma.so.1" not in seen.tools:
+        found.append(Need("libnuma1", "SGLang's kernels are linked to it"))
+    if pulls and "aria2c" not in seen.tools:
+        found.append(Need("aria2", "it fetches a file over 16 connections", optional=True))
+    return found
+
+
+def possible(missing: list[Need], seen: Observed) -> list[Need]:
+    """What can be installed on this box. Raises `CheckError` when that leaves out a necessity."""
+    if not missing or ("apt-get" in seen.tools and seen.system.root):
+        return missing
+    necessary = [need for need in missing if not need.optional]
+    if necessary:
+        names = " ".join(need.package for need in necessary)
+        reason = (
+            f"user `{seen.system.user}` may not become root without a password"
+            if "apt-get" in seen.tools
+            else "it has no apt"
+        )
+        raise CheckError(
+            f"the box lacks {names}, and ddops cannot install it: {reason}",
+            detail="\n".join(f"{need.package}: {need.why}" for need in necessary),
+            hint=f"as root on the box, `apt-get install {names}`, or what that is called there",
+        )
+    return []
+
+
+def plan(missing: list[Need], apt: Apt | None, seen: Observed) -> list[Run]:
+    """`apt` is what it said about the missing packages; None when none is missing."""
+    if not missing or apt is None:
+        return []
+    sudo = seen.system.user != "root"
+    names = tuple(need.package for need in missing)
+    commands = [_cloud_init()] if apt.cloud_init else []
+    options = ("-q", "-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S}")
+    apt_get = ("env", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive", "apt-get", *options)
+    commands.append(
+        Run(
+            argv=(*apt_get, "update"),
+            why="a mirror soon drops what an old list names",
+            title="update apt's lists",
+            sudo=sudo,
+        )
+    )
+    commands.append(
+        Run(
+            argv=(*apt_get, "install", "-y", "--no-install-recommends", *names),
+            why="; ".join(f"{need.package}: {need.why}" for need in missing),
+            title=f"install {' '.join(names)}",
+            sudo=sudo,
+            timeout_s=LOCK_WAIT_S + 1800.0,
+            size=apt.size,
+            takes_s=None if apt.size is None else _seconds(apt.count, apt.size),
+        )
+    )
+    return commands
+
+
+def held(holder: Holder | None, waited_s: float) -> PackagesError:
+    """The verdict on a lock that was not given back in time."""
+    who = "another process"
+    if holder and holder.pid:
+        who = f"process {holder.pid} ({holder.program or 'unknown'})"
+    return PackagesError(
+        f"apt's lock is held by {who}, and was not free after {waited_s:.0f} s",
+        hint="let it finish, then run the same command again"
+        + (f"; `ps -f {holder.pid}` on the box shows what it does" if holder else ""),
+    )
+
+
+def refused(said: str) -> PackagesError | None:
+    """The verdict on what apt itself said; None: it was something else."""
+    wrong = [line[3:] for line in said.splitlines() if line.startswith("E: ")]
+    if not wrong:
+        return None
+    if any("Unable to locate package" in line for line in wrong):
+        hint = "its sources lack the package: add the one that has it, or install it by hand"
+    elif any("Failed to fetch" in line or "Unable to fetch" in line for line in wrong):
+        hint = "the box does not reach its mirror: check its network, proxy and sources"
+    elif any("dpkg was interrupted" in line for line in wrong):
+        hint = "`dpkg --configure -a` as root on the box, then the same command again"
+    else:
+        hint = "set it right on the box, then run the same command again"
+    return PackagesError(f"apt refuses: {wrong[0]}", detail="\n".join(wrong[1:]) or None, hint=hint)
+
+
+def _headers(python: Python) -> str:
+    """The package with the headers of exactly this interpreter."""
+    minor = ".".join(python.version.split(".")[:2])
+    if python.base != "/usr":
+        raise CheckError(
+            f"the interpreter below {python.base} has no Python.h, and no package brings it",
+            detail="Triton compiles a launcher against it for its first kernel",
+            hint="make the environment from an interpreter with headers: the distribution's own"
+            f" with python{minor}-dev, or one that uv installed",
+        )
+    return f"python{minor}-dev"
+
+
+def _cloud_init() -> Run:
+    """Its exit code says how the first boot went, which is none of ours."""
+    return Run(
+        argv=("sh", "-c", "cloud-init status --wait >/dev/null; true"),
+        why="it installs packages of its own at the first boot",
+        title="wait for cloud-init",
+        timeout_s=1800.0,
+    )
+
+
+def _seconds(count: int, size: int) -> float:
+    return 2 + count * _PACKAGE_S + size / _BYTES_PER_S
