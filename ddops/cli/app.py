@@ -14,6 +14,7 @@ from ddops import __version__
 from ddops.cli.bench import BenchCommand, bench
 from ddops.cli.bundle import bundle
 from ddops.cli.deploy import deploy
+from ddops.cli.diff import diff
 from ddops.cli.history import history
 from ddops.cli.inspect import inspect
 from ddops.cli.logs import logs
@@ -31,6 +32,7 @@ VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     plan,
     deploy,
     status,
+    diff,
     logs,
     stop,
     restart,

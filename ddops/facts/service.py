@@ -40,7 +40,7 @@ def wished() -> str | None:
     return os.environ.get("DDOPS_SUPERVISOR")
 
 
-def command(place: Place, kind: SupervisorKind) -> Run:
+def command(place: Place, kind: SupervisorKind, properties: str = PROPERTIES) -> Run:
     why = "look at the service"
     if kind == "background":
         return Run(
@@ -48,7 +48,7 @@ def command(place: Place, kind: SupervisorKind) -> Run:
         )
     user = ("--user",) if kind == "systemd-user" else ()
     unit = f"{place.service}.service"
-    show = ("systemctl", *user, "show", unit, "--timestamp=unix", f"--property={PROPERTIES}")
+    show = ("systemctl", *user, "show", unit, "--timestamp=unix", f"--property={properties}")
     return Run(argv=show, why=why)
 
 

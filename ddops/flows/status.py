@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ddops.analysis import drift
 from ddops.facts.health import server_info
 from ddops.facts.look import api_key, base_url, look, way_to
 from ddops.flows.plan import render
@@ -34,12 +35,12 @@ def status(site: Site) -> Status:
     seen, wish, proven = look(site.host, site.box), site.box.deployment, site.generation()
     url = base_url(wish.serving)
     info = _info(site) if seen.health.alive else {}
-    drift: list[str] = []
+    differ: list[str] = []
     if seen.service.state != "absent":
-        drift = differences(proven.deployment if proven else None, wish)
+        differ = differences(proven.deployment if proven else None, wish)
         wanted = render(site, wish, seen)
-        if not drift and wanted.unit_sha256 != seen.service.unit_sha256:
-            drift = ["the unit on the box is not the one of the inventory"]
+        if not differ and wanted.unit_sha256 != seen.service.unit_sha256:
+            differ = ["the unit on the box is not the one of the inventory"]
     return Status(
         box=site.box.name,
         url=url,
@@ -50,7 +51,7 @@ def status(site: Site) -> Status:
         mode=info.get("mode"),
         budget=info.get("budget"),
         deployed_at=proven.deployed_at if proven else None,
-        drift=tuple(drift),
+        drift=tuple(differ),
     )
 
 
@@ -63,21 +64,7 @@ def differences(deployed: Deployment | None, wanted: Deployment) -> list[str]:
     """`decoding.budget: deployed 16, inventory 8`, one line a key."""
     if deployed is None:
         return ["what runs has not passed its gate"]
-    old, new = _flat(deployed.model_dump()), _flat(wanted.model_dump())
     return [
-        f"{key}: deployed {_word(old.get(key))}, inventory {_word(new.get(key))}"
-        for key in dict.fromkeys([*new, *old])
-        if old.get(key) != new.get(key)
+        f"{one.what}: deployed {one.there}, inventory {one.wanted}"
+        for one in drift.deployment(wanted, deployed)
     ]
-
-
-def _word(value: object) -> str:
-    return "none" if value is None else str(value)
-
-
-def _flat(data: dict[str, Any], above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in data.items():
-        path = f"{above}{key}"
-        found |= _flat(value, f"{path}.") if isinstance(value, dict) else {path: value}
-    return found

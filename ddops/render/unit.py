@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -73,3 +75,15 @@ def quoted(word: str) -> str:
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     plain = escaped and not set(escaped) & set(" \t\"'\\;")
     return escaped if plain else f'"{escaped}"'
+
+
+def argv_of(text: str, kind: SupervisorKind) -> tuple[str, ...]:
+    """The command line of a unit as it was rendered; empty where it cannot be read."""
+    try:
+        if kind == "background":
+            return tuple(str(word) for word in json.loads(text)["argv"])
+        line = re.search(r"^ExecStart=(.*)$", text, re.M)
+        words = shlex.split(line[1]) if line else ()
+    except (ValueError, LookupError, TypeError):
+        return ()
+    return tuple(word.replace("%%", "%").replace("$$", "$") for word in words)

@@ -17,7 +17,7 @@ from ddops.host.keeper import Orders
 from ddops.render import unit as rendering
 from ddops.engines.base import Paths
 from ddops.engines.ddtree import DDTREE
-from ddops.render.unit import quoted, render_env, render_unit
+from ddops.render.unit import argv_of, quoted, render_env, render_unit
 from ddops.spec.deployment import Deployment
 from ddops.spec.load import load_box
 from ddops.spec.unit import Unit
@@ -96,6 +96,13 @@ def test_a_drafter_from_the_prompt_is_named() -> None:
 )
 def test_words_of_a_unit_reach_the_program_as_they_are(word: str, text: str) -> None:
     assert quoted(word) == text
+
+
+@pytest.mark.parametrize("kind", ["systemd", "background"])
+def test_the_words_are_read_back_from_the_unit_as_they_went_in(kind: Any) -> None:
+    argv = (*UNIT.argv, "a b", "100%", "$HOME", 'say "x"', "", "it's", "a\\b")
+    assert argv_of(render_unit(UNIT.model_copy(update={"argv": argv}), kind), kind) == argv
+    assert argv_of("[Service]\nExecStart='", kind) == ()
 
 
 def test_a_system_unit_is_hardened_and_gives_up_where_a_restart_is_vain() -> None:

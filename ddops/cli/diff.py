@@ -1,0 +1,43 @@
+"""`ddops diff`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from ddops.cli.options import BoxName, Json
+from ddops.cli.output import Output, table
+from ddops.errors import CheckError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ddops.spec.drift import Drift
+
+
+def diff(box: BoxName = "local", json: Json = False) -> None:
+    """Say where a box has drifted: unit, secrets, process, packages, weights, driver.
+
+    The inventory says what the unit should be; packages and driver should be those with which
+    the deployment passed its gate. Exit code 5 means that there is drift.
+
+    \b
+    Example:
+      ddops diff b300
+    """
+    from ddops.flows.diff import diff as compare
+    from ddops.flows.site import opened
+
+    out = Output(json=json)
+    with opened(box) as site:
+        found = compare(site)
+    out.result([one.model_dump() for one in found], _draw(found))
+    raise typer.Exit(CheckError.exit_code if found else 0)
+
+
+def _draw(found: list[Drift]) -> RenderableType:
+    if not found:
+        return "no drift"
+    rows = [(one.subject, one.what, one.wanted, one.there) for one in found]
+    return table(("subject", "what", "wanted", "there"), rows)
