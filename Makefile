@@ -9,7 +9,7 @@ RUNTIME := $(VENV)/.runtime-$(SUM)
 DEV := $(VENV)/.dev-$(SUM)
 TORCH := torch==2.13.0
 # What the tests use from outside Python; installed when root and missing.
-APT := chromium fonts-dejavu-core git iproute2 mmdebstrap openssh-client python3-venv systemd-container
+APT := aria2 chromium fonts-dejavu-core git iproute2 mmdebstrap openssh-client python3-venv systemd-container
 MYPY_PATHS := ddops runtime/ddtree tests
 
 .PHONY: help demo test test-all lint format apt clean

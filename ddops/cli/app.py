@@ -14,10 +14,10 @@ from ddops import __version__
 from ddops.cli.bench import BenchCommand, bench
 from ddops.cli.bundle import bundle
 from ddops.cli.deploy import deploy
-from ddops.cli.diff import diff
 from ddops.cli.history import history
 from ddops.cli.inspect import inspect
 from ddops.cli.logs import logs
+from ddops.cli.model import model
 from ddops.cli.output import fail, write
 from ddops.cli.plan import plan
 from ddops.cli.report import report
@@ -29,10 +29,10 @@ from ddops.errors import DdopsError, UsageError
 
 VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     inspect,
+    model,
     plan,
     deploy,
     status,
-    diff,
     logs,
     stop,
     restart,

@@ -24,11 +24,12 @@ from ddops.spec.box import Box
 from ddops.spec.bundle import Environment
 from ddops.spec.command import Result, Run
 from ddops.spec.deployment import Serving, Weights
-from ddops.spec.layout import layout
+from ddops.spec.layout import Layout, layout
 from ddops.spec.observed import (
     Health,
     Holding,
     Observed,
+    Offer,
     Python,
     Service,
     Surveyed,
@@ -51,8 +52,8 @@ def look(host: Host, box: Box) -> Observed:
         gpus=gpus,
         hardware=doing,
         tools=tools.parse(_said(host, tools.COMMAND)),
-        model=_present(look_weights(host, place, wish.model.weights)),
-        drafter=look_weights(host, place, drafter) if isinstance(drafter, Weights) else None,
+        model=_present(_look_weights(host, place, wish.model.weights)),
+        drafter=_look_weights(host, place, drafter) if isinstance(drafter, Weights) else None,
         port=port.parse(_said(host, port.command(place, wish.serving.port)), wish.serving.port),
         service=running,
         health=_health(host, wish.serving) if running.pid else health.NOT_RUNNING,
@@ -97,17 +98,27 @@ def look_service(host: Host, place: Place, machine: System) -> Service:
     return service.parse(said, kind, unit=unit, env=env, user=machine.user)
 
 
-def look_weights(host: Host, place: Place, wanted: Weights) -> Holding | None:
+def _look_weights(host: Host, place: Place, wanted: Weights) -> Holding | None:
     """None for weights that ship inside the engine."""
     where = layout(wanted, place)
-    if where is None:
-        return None
-    offer = weights.parse_offer(host.read(where.listing)) if where.listing else None
-    paths = where.known_paths
+    return look_weights(host, wanted.source, where) if where else None
+
+
+def look_weights(
+    host: Host,
+    source: str,
+    where: Layout,
+    offer: Offer | None = None,
+    *,
+    read_all: bool = False,
+) -> Holding:
+    """`offer` names the files of a repository that nothing has recorded yet."""
+    recorded = weights.parse_offer(host.read(where.listing)) if where.listing else None
+    offer, paths = offer or recorded, where.known_paths
     if offer:
         paths = tuple(f"{where.root}/{file.name}" for file in offer.files)
-    seen = weights.parse(_said(host, weights.command(place, paths))) if paths else ()
-    return Holding(source=wanted.source, root=where.root, artefacts=seen, offer=offer)
+    seen = weights.look(host, paths, read_all=read_all)
+    return Holding(source=source, root=where.root, artefacts=seen, offer=recorded)
 
 
 def base_url(serving: Serving) -> str:

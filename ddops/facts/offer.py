@@ -23,7 +23,7 @@ def ask(host: Host, place: Place, wanted: Weights, where: Layout) -> Offer:
             member = Offered(name=file, url=None, size=wanted.size, sha256=wanted.sha256)
             return Offer(source=wanted.source, files=(member,), archive=archive)
         case Hub() as source:
-            return hub.parse(host.run(hub.command(place, source)), source, wanted.source)
+            return hub.ask(source, wanted.source)
         case Link(url=url):
             size = wanted.size or wheel.size(url)
             single = Offered(name=file, url=url, size=size, sha256=wanted.sha256)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
-from ddops.spec.command import Command, Extract, Fetch, Put, Run
+from ddops.host import aria2
+from ddops.spec.command import Command, Extract, Fetch, Pull, Put, Run
 
 
 def perform(site: Site, command: Command, voice: Voice) -> None:
+    if isinstance(command, Pull) and not aria2.installed(site.host):
+        voice.warn(
+            "aria2 is not installed there: huggingface_hub fetches instead, over fewer connections,"
+            " and starts a file again that breaks; `apt-get install aria2`"
+        )
     with voice.step(title(command), of="bytes" if _has_bytes(command) else "items") as progress:
         site.host.apply(command, progress)
 
@@ -20,9 +26,11 @@ def title(command: Command) -> str:
             return f"write {command.path}"
         case Fetch():
             return f"fetch {command.path.rsplit('/', 1)[-1]}"
+        case Pull():
+            return f"pull {command.repo}"
         case Extract():
             return f"extract {command.path.rsplit('/', 1)[-1]}"
 
 
 def _has_bytes(command: Command) -> bool:
-    return isinstance(command, Fetch | Extract)
+    return isinstance(command, Fetch | Pull | Extract)

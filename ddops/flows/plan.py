@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from ddops.engines.base import Engine
 from ddops.engines.table import ENGINES
 from ddops.errors import CheckError
-from ddops.facts import apt, offer
+from ddops.facts import apt
 from ddops.facts.look import api_key, look
+from ddops.flows import model
 from ddops.flows.advise import Advised, advise
 from ddops.flows.site import Site
 from ddops.render.unit import render_env, render_unit
-from ddops.spec.command import Command, Run
+from ddops.spec.command import Command, Pull, Run
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.layout import layout
 from ddops.spec.observed import Holding, Observed
 from ddops.spec.place import Place
-from ddops.spec.source import Hub, parse_source
 from ddops.spec.unit import Unit
 from ddops.steps import packages, service, unit, weights
 
@@ -66,14 +66,14 @@ def plan(site: Site) -> Plan:
     fetched = _weights(site, wish.model.weights, seen.model)
     if isinstance(wish.decoding.drafter, Weights) and seen.drafter:
         fetched += _weights(site, wish.decoding.drafter, seen.drafter)
-    weights.check_disk(fetched, seen.system.disk_free, site.place)
+    weights.check_disk(fetched, seen.system.disk_free, site.place.root)
     rendered = render(site, wish, seen)
     rendered.advised.check()
     put = unit.plan(rendered.unit, rendered.env, seen=seen.service, place=site.place)
     return Plan(
         seen=seen,
         rendered=rendered,
-        packages=tuple(_packages(site, seen, pulls=bool(fetched) and _from_hub(wish))),
+        packages=tuple(_packages(site, seen, fetched)),
         weights=tuple(fetched),
         unit=tuple(put),
         service=tuple(_service(site, seen, rendered, changed=bool(put or fetched))),
@@ -123,7 +123,8 @@ def check_port(seen: Observed) -> None:
     )
 
 
-def _packages(site: Site, seen: Observed, *, pulls: bool) -> list[Run]:
+def _packages(site: Site, seen: Observed, fetched: list[Command]) -> list[Run]:
+    pulls = any(isinstance(one, Pull) for one in fetched)
     needs = packages.needs(site.box.deployment, seen, pulls=pulls)
     missing = packages.possible(needs, seen)
     names = [need.package for need in missing]
@@ -131,19 +132,9 @@ def _packages(site: Site, seen: Observed, *, pulls: bool) -> list[Run]:
     return packages.plan(missing, told, seen)
 
 
-def _from_hub(wish: Deployment) -> bool:
-    drafter = wish.decoding.drafter
-    sets = [wish.model.weights, *([drafter] if isinstance(drafter, Weights) else [])]
-    return any(isinstance(parse_source(one.source), Hub) for one in sets)
-
-
 def _weights(site: Site, wanted: Weights, seen: Holding) -> list[Command]:
     where = layout(wanted, site.place)
-    if where is None:
-        return []
-    missing = not weights.complete(wanted, seen)
-    found = offer.ask(site.host, site.place, wanted, where) if missing else None
-    return weights.plan(wanted, seen, offer=found, where=where, place=site.place)
+    return model.missing(site, wanted, seen, where) if where else []
 
 
 def _service(site: Site, seen: Observed, rendered: Rendered, *, changed: bool) -> list[Command]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -16,27 +15,16 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import httpx
-import stamina
 
 from ddops.errors import WeightsError
-from ddops.host import atomic, manifest
+from ddops.host import atomic, hub, manifest
 from ddops.host.base import Progress
+from ddops.host.patience import Again, attempts
 from ddops.spec.command import Fetch
 
-TRIES = 8  # in a row without a single new byte
-LONGEST_WAIT_S = 30.0
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _CHUNK = 1 << 20  # bytes
-logging.getLogger("stamina").addHandler(logging.NullHandler())  # or it writes on stderr
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
-
-
-class _Again(Exception):
-    """The server may do better the next time."""
-
-    def __init__(self, reason: str, wait_s: float | None = None) -> None:
-        super().__init__(reason)
-        self.wait_s = wait_s
 
 
 class _Damaged(Exception):
@@ -59,13 +47,8 @@ def fetch(command: Fetch, progress: Progress) -> None:
 
 def _client(url: str) -> httpx.Client:
     """The hub's own host gets the token; httpx takes it off when it is redirected elsewhere."""
-    token = os.environ.get("HF_TOKEN")
-    headers = {}
-    if token:
-        from huggingface_hub import constants
-
-        if url.startswith(f"{constants.ENDPOINT}/"):
-            headers["Authorization"] = f"Bearer {token}"
+    token = hub.token_for(url)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     return httpx.Client(follow_redirects=True, timeout=_TIMEOUT, headers=headers)
 
 
@@ -106,12 +89,10 @@ class _Download:
 
     def _fill(self) -> None:
         try:
-            for attempt in stamina.retry_context(
-                on=_patience, attempts=TRIES, timeout=None, wait_max=LONGEST_WAIT_S
-            ):
+            for attempt in attempts():
                 with attempt:
                     self._pull_while_it_grows()
-        except (_Again, httpx.TransportError) as error:
+        except (Again, httpx.TransportError) as error:
             raise WeightsError(
                 f"{self.want.url} cannot be fetched: {error or type(error).__name__}",
                 detail=f"{self.have / 1e6:.1f} MB are kept for the next try",
@@ -162,19 +143,19 @@ class _Download:
             if same and given.startswith(f"bytes {have}-"):
                 return have
             self._discard()
-            raise _Again("the server answered with another range or another file")
+            raise Again("the server answered with another range or another file")
         if status == 416 and have and have == self.want.size:
             return None
         if status == 416 and have:
             self._discard()
-            raise _Again("the file is shorter than what is already here")
+            raise Again("the file is shorter than what is already here")
         raise self._refusal(answer)
 
     def _refusal(self, answer: httpx.Response) -> Exception:
         status = answer.status_code
         # A redirect's target that says 403 is a signed link that ran out: ask for a new one.
         if status in _BUSY or (status == 403 and answer.history):
-            return _Again(f"the server answers {status}", _retry_after(answer))
+            return Again(f"the server answers {status}", _retry_after(answer))
         hints = {
             401: "set HF_TOKEN to a token that may read it",
             403: "ask for access to it, and set HF_TOKEN to a token that may read it",
@@ -218,12 +199,6 @@ def _version_of(answer: httpx.Response) -> str | None:
         return str(tag)
     date = answer.headers.get("last-modified")
     return str(date) if date else None
-
-
-def _patience(error: Exception) -> bool | float:
-    if isinstance(error, _Again) and error.wait_s is not None:
-        return min(error.wait_s, LONGEST_WAIT_S)
-    return isinstance(error, _Again | httpx.TransportError)
 
 
 def _retry_after(answer: httpx.Response) -> float | None:

@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ddops.errors import HostError, StepError, WeightsError
-from ddops.host import atomic, fetch, manifest
+from ddops.host import atomic, fetch, manifest, pull
 from ddops.host.base import Held, Progress
-from ddops.spec.command import Command, Extract, Fetch, Put, Result, Run
+from ddops.spec.command import Command, Extract, Fetch, Pull, Put, Result, Run
 
 _CHUNK = 1 << 20  # bytes
 _TAIL = 20  # lines of a failed command's output in its error
@@ -69,6 +69,8 @@ class Local:
                 self._put(command)
             case Fetch():
                 fetch.fetch(command, tell)
+            case Pull():
+                pull.pull(self, command, tell)
             case Extract():
                 _extract(command, tell)
         return None

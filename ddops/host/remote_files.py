@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from ddops.errors import HostError, StepError, WeightsError
+from ddops.host import hub
 from ddops.host.base import Progress
 from ddops.host.box_extract import NO_MEMBER
 from ddops.host.channel import Said
-from ddops.host.manifest import SUFFIX
 from ddops.spec.command import Extract, Fetch, Put
+from ddops.spec.manifest import beside, settled
 
 _ABSENT = 66
 _NO_PROGRAM = 90
@@ -113,28 +112,14 @@ def extract(sh: Sh, command: Extract) -> None:
 
 
 def _record(sh: Sh, said: Said, path: str, source: str) -> None:
-    """The manifest that `ddops.host.manifest` would have written there."""
-    sha256, size, mtime = said.stdout.decode().split()[-3:]
-    note = {
-        "path": path.rsplit("/", 1)[-1],
-        "size": int(size),
-        "sha256": sha256,
-        "mtime_ns": int(mtime.replace(".", "")),
-        "source": source,
-    }
-    text = json.dumps(note, indent=2)
-    put(sh, Put(path=f"{path}{SUFFIX}", text=text, why="what the file was when it was checked"))
+    text = settled(said.stdout.decode(), path, source).text
+    put(sh, Put(path=beside(path), text=text, why="what the file was when it was checked"))
 
 
 def _token(command: Fetch) -> bytes:
     """Only for the hub itself; neither program carries it to another host."""
-    token = os.environ.get("HF_TOKEN", "").strip()
-    if not re.fullmatch(r"[\w-]+", token):
-        return b""
-    from huggingface_hub import constants
-
-    ours = command.url.startswith(f"{constants.ENDPOINT}/")
-    return f'header = "Authorization: Bearer {token}"\n'.encode() if ours else b""
+    token = hub.token_for(command.url)
+    return f'header = "Authorization: Bearer {token}"\n'.encode() if token else b""
 
 
 def _fetch_hint(said: Said) -> str:

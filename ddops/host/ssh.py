@@ -13,14 +13,14 @@ from fabric import Connection
 from paramiko import Channel, SSHException, Transport
 
 from ddops.errors import HostError, StepError
-from ddops.host import connection, remote_files, remote_lock
+from ddops.host import connection, pull, remote_files, remote_lock
 from ddops.host.base import Progress
 from ddops.host.channel import Lost, Said, TookTooLong, execute
 from ddops.host.connection import Patience
 from ddops.host.known_hosts import KnownHosts
 from ddops.host.tunnel import Tunnel
 from ddops.spec.box import Reach
-from ddops.spec.command import Command, Extract, Fetch, Put, Result, Run
+from ddops.spec.command import Command, Extract, Fetch, Pull, Put, Result, Run
 
 _TAIL = 20  # lines of a failed command's output in its error
 _NO_SUDO = ("password is required", "terminal is required", "not in the sudoers", "not allowed")
@@ -64,6 +64,8 @@ class Ssh:
                 remote_files.put(self._sh, command)
             case Fetch():
                 remote_files.fetch(self._sh, command, tell)
+            case Pull():
+                pull.pull(self, command, tell)
             case Extract():
                 remote_files.extract(self._sh, command)
         return None

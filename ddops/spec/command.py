@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from ddops.spec.base import Word
+from ddops.spec.observed import Offered
 
 
 class Run(Word):
@@ -68,6 +69,34 @@ class Fetch(Word):
         return f"fetch {self.path}{size}"
 
 
+class Pull(Word):
+    """Bring `files` of a hub repository at `commit` to `folder`, each over many connections.
+
+    A file appears under its name only when size and digest are right, as for `Fetch`; beside it
+    what `hf download --local-dir` would have noted, so that each tool knows the other's files.
+    """
+
+    kind: Literal["pull"] = "pull"
+    source: str
+    repo: str
+    commit: str
+    folder: str
+    files: tuple[Offered, ...]
+    why: str
+    python: str  # on the box: has huggingface_hub, for a box without aria2
+    have: int = 0  # bytes of these files that an earlier run has brought
+
+    @property
+    def size(self) -> int:
+        return sum(file.size or 0 for file in self.files)
+
+    @property
+    def line(self) -> str:
+        rest = f", {self.have / 1e6:.1f} MB of them are there" if self.have else ""
+        names = self.files[0].name if len(self.files) == 1 else f"{len(self.files)} files"
+        return f"pull {names} to {self.folder}, {self.size / 1e6:.1f} MB{rest}"
+
+
 class Extract(Word):
     """Take one `member` out of the zip file `archive` into `path`, and check it. Atomic."""
 
@@ -84,7 +113,7 @@ class Extract(Word):
         return f"extract {self.member.rsplit('/', 1)[-1]} to {self.path}"
 
 
-Command = Run | Put | Fetch | Extract
+Command = Run | Put | Fetch | Pull | Extract
 """One action of a plan. Every one is idempotent or guarded by the facts it was planned from."""
 
 

@@ -20,6 +20,15 @@ class Layout(Word):
         """Files whose names need no question to the source."""
         return tuple(path for path in (None if self.listing else self.root, self.archive) if path)
 
+    def moved(self, folder: str) -> Layout:
+        """The same below a folder of the user's choice: a repository becomes that folder."""
+        old = self.root if self.listing else self.root.rsplit("/", 1)[0]
+        there = {
+            name: f"{folder}{path[len(old) :]}" if path else None
+            for name, path in (("archive", self.archive), ("listing", self.listing))
+        }
+        return Layout(root=f"{folder}{self.root[len(old) :]}", **there)
+
 
 def layout(weights: Weights, place: Place) -> Layout | None:
     """None for weights that ship inside the engine."""

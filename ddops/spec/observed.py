@@ -79,6 +79,8 @@ class Artefact(Word):
     size: int  # bytes
     sha256: str | None  # of its content now
     recorded: str | None  # its sha256 when it was put there; None: no manifest beside it
+    mtime_ns: int
+    part: bool  # not there yet: the size is what an earlier run has brought
 
 
 class Offered(Word):

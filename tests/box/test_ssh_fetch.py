@@ -13,9 +13,9 @@ import pytest
 from huggingface_hub import constants
 
 from ddops.errors import WeightsError
-from ddops.host import manifest
 from ddops.host.ssh import Ssh
 from ddops.spec.command import Fetch
+from ddops.spec.manifest import SUFFIX
 from tests.box.box import Box
 from tests.box.operator import Operator
 from tests.ddops.host.ranged import Files, serve
@@ -54,8 +54,8 @@ def wanted(files: Files, *, sha256: str | None = SHA256) -> Fetch:
 
 def assert_there(box: Box) -> None:
     assert box.must("sha256sum", PATH).split()[0] == SHA256
-    assert box.must("ls", "/srv/w").split() == ["f", f"f{manifest.SUFFIX}"]
-    note = json.loads(box.must("cat", f"{PATH}{manifest.SUFFIX}"))
+    assert box.must("ls", "/srv/w").split() == ["f", f"f{SUFFIX}"]
+    note = json.loads(box.must("cat", f"{PATH}{SUFFIX}"))
     assert (note["sha256"], note["size"]) == (SHA256, len(DATA))
     assert note["mtime_ns"] == (box.root / PATH[1:]).stat().st_mtime_ns
 

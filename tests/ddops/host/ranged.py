@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
 
 PIECE = 64 * 1024  # bytes written at a time
+_SEND_BUFFER = 32 * 1024  # so that what counts as sent has nearly arrived
 
 
 @dataclass
@@ -31,6 +34,9 @@ class Files:
     drops: list[int] = field(default_factory=list)  # bytes sent before the connection breaks
     flips: list[int] = field(default_factory=list)  # offset of a byte that arrives damaged
     pause_s: float = 0.0  # between two pieces
+    piece: int = PIECE
+    signed_s: float | None = None  # how long an address made by `sign` is good
+    stalls: list[float] = field(default_factory=list)  # seconds without a byte, once a connection
     redirects: dict[str, str] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     url: str = ""
@@ -38,6 +44,17 @@ class Files:
     @property
     def sent(self) -> int:
         return sum(one.sent for one in self.asked)
+
+    def sign(self, path: str) -> str:
+        until = time.time() + (self.signed_s if self.signed_s is not None else 3600)
+        return f"{self.url}{path}?expires={until:.3f}&signature=s1gned"
+
+    def lets_in(self, path: str) -> bool:
+        """An address without a signature is good where none is wanted."""
+        _, _, query = path.partition("?")
+        if not query:
+            return self.signed_s is None
+        return float(parse_qs(query)["expires"][0]) > time.time()
 
 
 @contextmanager
@@ -61,8 +78,12 @@ def serve(files: Files, address: str = "127.0.0.1") -> Iterator[Files]:
 class _Handler(BaseHTTPRequestHandler):
     served: Files
 
+    def setup(self) -> None:
+        super().setup()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+
     def do_HEAD(self) -> None:
-        data = self.served.content.get(self.path)
+        data = self.served.content.get(self._name)
         self.send_response(200 if data is not None else 404)
         self.send_header("content-length", str(len(data or b"")))
         self.end_headers()
@@ -75,10 +96,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._bare(served.refusals.pop(0), ("retry-after", "0"))
         elif self.path in served.redirects:
             self._bare(302, ("location", served.redirects[self.path]))
-        elif self.path not in served.content:
+        elif not served.lets_in(self.path):
+            self._bare(403)
+        elif self._name not in served.content:
             self._bare(404)
         else:
-            self._file(served.content[self.path], asked)
+            self._file(served.content[self._name], asked)
+
+    @property
+    def _name(self) -> str:
+        return self.path.split("?")[0]
 
     def _bare(self, status: int, *headers: tuple[str, str]) -> None:
         self.send_response(status)
@@ -88,33 +115,36 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _file(self, data: bytes, asked: Asked) -> None:
         served = self.served
-        start = self._start(asked.range)
+        start, end = self._part(asked.range, len(data))
         if start and start >= len(data):
             self._bare(416, ("content-range", f"bytes */{len(data)}"))
             return
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("content-range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        partial = start > 0 or end < len(data)
+        self.send_response(206 if partial else 200)
+        if partial:
+            self.send_header("content-range", f"bytes {start}-{end - 1}/{len(data)}")
         if served.etag:
             self.send_header("etag", served.etag)
-        self.send_header("content-length", str(len(data) - start))
+        self.send_header("content-length", str(end - start))
         self.end_headers()
-        self._body(data, start, asked)
+        self._body(data, start, end, asked)
 
-    def _start(self, wanted: str | None) -> int:
+    def _part(self, wanted: str | None, size: int) -> tuple[int, int]:
         fresh = self.headers["if-range"] in (None, self.served.etag)
         if not wanted or self.served.ignores_ranges or not fresh:
-            return 0
-        return int(wanted.removeprefix("bytes=").split("-")[0])
+            return 0, size
+        first, last = wanted.removeprefix("bytes=").split("-")
+        return int(first), min(int(last) + 1, size) if last else size
 
-    def _body(self, data: bytes, start: int, asked: Asked) -> None:
+    def _body(self, data: bytes, start: int, end: int, asked: Asked) -> None:
         served = self.served
-        body = bytearray(data[start:])
-        if served.flips:
+        body = bytearray(data[start:end])
+        if served.flips and start <= served.flips[0] < end:
             body[served.flips.pop(0) - start] ^= 1
         limit = served.drops.pop(0) if served.drops else None
-        for at in range(0, len(body), PIECE):
-            piece = body[at : at + PIECE]
+        stall = served.stalls.pop(0) if served.stalls else 0.0
+        for at in range(0, len(body), served.piece):
+            piece = body[at : at + served.piece]
             if limit is not None:
                 piece = piece[: limit - asked.sent]
             try:
@@ -125,7 +155,8 @@ class _Handler(BaseHTTPRequestHandler):
             if limit is not None and asked.sent >= limit:
                 self.close_connection = True
                 return
-            time.sleep(served.pause_s)
+            time.sleep(stall or served.pause_s)
+            stall = 0.0
 
     def log_message(self, format: str, *args: object) -> None:
         """The tests read `asked` instead."""
