@@ -14,6 +14,7 @@ from ddops import __version__
 from ddops.cli.bench import BenchCommand, bench
 from ddops.cli.bundle import bundle
 from ddops.cli.deploy import deploy
+from ddops.cli.env import env
 from ddops.cli.history import history
 from ddops.cli.inspect import inspect
 from ddops.cli.logs import logs
@@ -29,6 +30,7 @@ from ddops.errors import DdopsError, UsageError
 
 VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     inspect,
+    env,
     model,
     plan,
     deploy,

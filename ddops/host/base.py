@@ -40,6 +40,9 @@ class Host(Protocol):
     def way(self, address: str, port: int) -> str:
         """`ADDRESS:PORT` for this machine, of what is `address`:`port` for that one."""
 
+    def bulk(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """What to start on this machine so that `argv` runs there, with its streams as bytes."""
+
     def hold(self, path: str, text: str) -> AbstractContextManager[None]:
         """Hold the lock file at `path`, signed with `text`. Raises `Held`.
 

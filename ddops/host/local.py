@@ -78,6 +78,9 @@ class Local:
     def way(self, address: str, port: int) -> str:
         return f"{address}:{port}"
 
+    def bulk(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return argv
+
     @contextmanager
     def hold(self, path: str, text: str) -> Iterator[None]:
         Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -43,6 +43,9 @@ class Scripted:
     def way(self, address: str, port: int) -> str:
         return f"{address}:{port}"
 
+    def bulk(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return argv
+
     def hold(self, path: str, text: str) -> AbstractContextManager[None]:
         return nullcontext()
 

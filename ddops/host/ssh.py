@@ -18,6 +18,7 @@ from ddops.host.base import Progress
 from ddops.host.channel import Lost, Said, TookTooLong, execute
 from ddops.host.connection import Patience
 from ddops.host.known_hosts import KnownHosts
+from ddops.host.openssh import OpenSsh
 from ddops.host.tunnel import Tunnel
 from ddops.spec.box import Reach
 from ddops.spec.command import Command, Extract, Fetch, Pull, Put, Result, Run
@@ -40,6 +41,7 @@ class Ssh:
     patience: Patience = field(default_factory=Patience)
     _connection: Connection | None = None
     _tunnels: dict[tuple[str, int], Tunnel] = field(default_factory=dict)
+    _bulk: OpenSsh | None = None
     _opening: threading.RLock = field(default_factory=threading.RLock)
     _lease: remote_lock.Lease | None = None
 
@@ -74,6 +76,8 @@ class Ssh:
         for tunnel in self._tunnels.values():
             tunnel.close()
         self._tunnels.clear()
+        if self._bulk is not None:
+            self._bulk.close()
         self._drop()
 
     @cached_property
@@ -87,6 +91,11 @@ class Ssh:
         if key not in self._tunnels:
             self._tunnels[key] = Tunnel(*key, self._through)
         return f"127.0.0.1:{self._tunnels[key].port}"
+
+    def bulk(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        self._open()  # from here on its key is known
+        self._bulk = self._bulk or OpenSsh(self.reach, self.keys)
+        return self._bulk.line(argv)
 
     @contextmanager
     def hold(self, path: str, text: str) -> Iterator[None]:

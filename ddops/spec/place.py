@@ -23,6 +23,16 @@ class Place(Word):
         return f"{self.root}/weights"
 
     @property
+    def environments(self) -> str:
+        """One folder for each, by its identity."""
+        return f"{self.root}/envs"
+
+    @property
+    def environment(self) -> str:
+        """A link to the one in use."""
+        return f"{self.root}/venv"
+
+    @property
     def service(self) -> str:
         return f"ddops-{self.box}"
 

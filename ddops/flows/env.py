@@ -1,0 +1,182 @@
+"""Bring a whole environment, patches included, to a box: look, refuse or send, prove, switch."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddops.errors import CheckError, HostError, UsageError
+from ddops.facts import venv
+from ddops.flows.arrival import Arrival, look_landing
+from ddops.flows.history import recorded
+from ddops.flows.proof import prove
+from ddops.flows.site import Site, opened
+from ddops.flows.voice import Voice
+from ddops.host.base import Host, Progress
+from ddops.host.local import Local
+from ddops.host.stream import End, send
+from ddops.spec.base import Word
+from ddops.spec.environment import NOTE, Manifest
+from ddops.steps import environment as steps
+
+CONNECTIONS = 8
+_TRIES = 3  # in a row that bring nothing new
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an environment comes from."""
+
+    name: str
+    host: Host
+    interpreter: str  # its own
+
+    def look(self) -> Manifest:
+        said = self.host.run(venv.command(self.interpreter))
+        if not said.ok:
+            raise HostError(
+                f"{self.interpreter} of `{self.name}` cannot be looked at",
+                detail=said.stderr.strip()[-2000:] or None,
+                hint="name a folder with a virtual environment, or a box whose `python` is in one",
+            )
+        return venv.parse(said.stdout)
+
+
+@dataclass(frozen=True)
+class Streamed:
+    manifest: Manifest
+    path: str  # on the box
+    changed: bool  # false: it was in use already
+    sent: int = 0  # bytes of files, before compression
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+@contextmanager
+def source_of(name: str) -> Iterator[Source]:
+    """A folder of this machine with a virtual environment, or a box by its inventory."""
+    folder = Path(name).expanduser()
+    if (folder / "pyvenv.cfg").is_file():
+        yield Source(name, Local(), str(folder.absolute() / "bin" / "python"))
+    elif folder.is_dir():
+        raise UsageError(
+            f"{name} is no virtual environment: it has no `pyvenv.cfg`",
+            hint=f"`python -m venv {name}` makes one",
+        )
+    else:
+        with opened(name) as site:
+            yield Source(name, site.host, site.place.engine_python)
+
+
+def look(source: Source, voice: Voice) -> Manifest:
+    """Raises `CheckError` when it cannot be taken from where it is."""
+    with voice.step(f"look at the environment of {source.name}"):
+        seen = source.look()
+    reasons = steps.unmovable(seen)
+    if reasons:
+        raise CheckError(
+            f"the environment of `{source.name}` cannot be moved",
+            detail="\n".join(f"- {reason}" for reason in reasons),
+            hint="`python -m venv DIR` makes one that can",
+        )
+    return seen
+
+
+def stream(source: Source, site: Site, voice: Voice, *, connections: int) -> Streamed:
+    """Raises `CheckError` with every reason why it would not run there.
+
+    Whatever ends it, a second run sends only what has not arrived.
+    """
+    began = time.monotonic()
+    arrival = Arrival(site, look(source, voice))
+    arrival.check()
+    if arrival.in_use:
+        return Streamed(arrival.seen, arrival.path, changed=False)
+    sent = 0
+    with recorded(site, "env stream", [arrival.switch], voice) as do:
+        if not arrival.there:
+            sent = _bring(source, arrival, voice, connections)
+            with voice.step("compile to bytecode"):
+                arrival.compile()
+        with voice.step("prove that it works"):
+            notes = prove(source.host, source.interpreter, arrival)
+        arrival.note()
+        do(arrival.switch)
+    arrival.prune()
+    seconds = time.monotonic() - began
+    return Streamed(
+        arrival.seen, arrival.path, changed=True, sent=sent, seconds=seconds, notes=tuple(notes)
+    )
+
+
+def _bring(source: Source, arrival: Arrival, voice: Voice, connections: int) -> int:
+    """Until every file is there and is what it should be. Returns the bytes of what was sent."""
+    here = End(source.host, source.interpreter)
+    there = End(arrival.site.host, "python3")
+    sent, tries = 0, 0
+    while True:
+        wanted = arrival.wanted()
+        if not wanted and arrival.assemble():
+            return sent
+        tally = _Tally(sum(piece.length for piece in wanted))
+        title = f"stream {tally.total / 1e6:.1f} MB over {connections} connections"
+        with voice.step(title, of="bytes") as progress:
+            shards = steps.shards(wanted, connections)
+            tally.progress = progress
+            faults = send(here, there, shards, arrival.stage, arrival.codec, tally.add)
+        sent += tally.done
+        tries = 0 if tally.done else tries + 1
+        if tries == _TRIES:
+            raise HostError(
+                f"nothing arrives on box `{arrival.site.box.name}`",
+                detail=faults[0] if faults else None,
+                hint="run the same command again: what has come is kept",
+            )
+
+
+class _Tally:
+    """Sums what the connections say they brought."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done = total, 0
+        self.progress: Progress = lambda done, total: None
+        self._lock = threading.Lock()
+
+    def add(self, length: int) -> None:
+        with self._lock:
+            self.done += length
+            self.progress(self.done, self.total)
+
+
+class Sound(Word):
+    """A look at the environment in use that found nothing wrong."""
+
+    path: str
+    files: int
+
+
+def verify(site: Site, voice: Voice) -> Sound:
+    """Raises `CheckError` naming what is no longer what was proven."""
+    there = look_landing(site)
+    path = f"{site.place.environments}/{there.points_to}"
+    text = site.host.read(f"{path}/{NOTE}") if there.points_to else None
+    if text is None:
+        raise CheckError(
+            f"box `{site.box.name}` has no environment that ddops put there",
+            hint=f"`ddops env stream SRC {site.box.name}`",
+        )
+    with voice.step("read every file again"):
+        seen = Source(site.box.name, site.host, f"{path}/bin/python").look()
+    differing = steps.differing(Manifest.model_validate_json(text), seen)
+    if differing:
+        shown = [*differing[:20], *([f"and {len(differing) - 20} more"] if differing[20:] else [])]
+        raise CheckError(
+            f"{len(differing)} files of {path} are not what they were when it was proven",
+            detail="\n".join(shown),
+            hint=f"`ddops env stream SRC {site.box.name}` puts another beside it",
+        )
+    return Sound(path=path, files=len(seen.files))
