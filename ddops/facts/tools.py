@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddops.spec.command import Run
 
-PROGRAMS = ("gcc", "cc", "clang", "aria2c", "numactl", "apt-get", "cloud-init")
+PROGRAMS = ("gcc", "cc", "clang", "aria2c", "numactl", "apt-get", "cloud-init", "systemd-analyze")
 LIBRARIES = ("libnuma.so.1",)
 
 _SCRIPT = r"""

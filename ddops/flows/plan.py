@@ -69,7 +69,7 @@ def plan(site: Site) -> Plan:
     weights.check_disk(fetched, seen.system.disk_free, site.place.root)
     rendered = render(site, wish, seen)
     rendered.advised.check()
-    put = unit.plan(rendered.unit, rendered.env, seen=seen.service, place=site.place)
+    put = unit.plan(rendered.unit, rendered.env, seen=seen, place=site.place)
     return Plan(
         seen=seen,
         rendered=rendered,

@@ -43,7 +43,7 @@ def rollback_plan(site: Site, number: int | None = None) -> Rollback:
         ENGINES[wanted.deployment.engine].key_variable,
         api_key(site.host, wanted.deployment.serving),
     )
-    commands = unit.plan(wanted.unit, env, seen=seen.service, place=site.place)
+    commands = unit.plan(wanted.unit, env, seen=seen, place=site.place)
     if commands or wanted.number != kept.current or not seen.health.ready:
         why = f"so that generation {wanted.number} serves"
         commands += service.restart(seen.service, site.place, why)

@@ -53,7 +53,7 @@ def switch(host: Host, box: Box, deployment: Deployment, *, voice: Voice | None 
     site, speak = Site(host, box.model_copy(update={"deployment": deployment})), voice or Silent()
     seen = look(host, site.box)
     rendered = render(site, deployment, seen)
-    put = unit.plan(rendered.unit, rendered.env, seen=seen.service, place=site.place)
+    put = unit.plan(rendered.unit, rendered.env, seen=seen, place=site.place)
     why = f"to serve {deployment.decoding.label}"
     for command in (*put, *service.restart(seen.service, site.place, why)):
         perform(site, command, speak)

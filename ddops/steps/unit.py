@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import hashlib
 
-from ddops.spec.command import Command, Put
-from ddops.spec.observed import Service
+from ddops.spec.command import Command, Put, Run
+from ddops.spec.observed import Observed, Service
 from ddops.spec.place import Place
 
 
-def plan(unit: str, env: str, *, seen: Service, place: Place) -> list[Command]:
-    commands: list[Command] = []
-    if sha256(env) != seen.env_sha256:
+def plan(unit: str, env: str, *, seen: Observed, place: Place) -> list[Command]:
+    there, commands = seen.service, list[Command]()
+    if sha256(env) != there.env_sha256:
         why = "secrets for the service, in no command line"
         commands.append(Put(path=place.env_file, text=env, mode=0o600, why=why))
-    if sha256(unit) != seen.unit_sha256:
-        why = "what to run, and how" if seen.state == "absent" else "the unit on the box differs"
-        path = place.unit_path(seen.kind)
-        commands.append(Put(path=path, text=unit, why=why, sudo=seen.sudo))
+    if sha256(unit) != there.unit_sha256:
+        why = "what to run, and how" if there.state == "absent" else "the unit on the box differs"
+        path = place.unit_path(there.kind)
+        commands.append(Put(path=path, text=unit, why=why, sudo=there.sudo))
+        if there.kind != "background" and "systemd-analyze" in seen.tools:
+            commands.append(_verify(path, there))
     return commands
+
+
+def _verify(path: str, there: Service) -> Run:
+    user = ("--user",) if there.kind == "systemd-user" else ()
+    argv = ("systemd-analyze", *user, "verify", path)
+    why = "systemd reads it before anything is stopped"
+    return Run(argv=argv, why=why, title="let systemd verify the unit")
 
 
 def sha256(text: str) -> str:

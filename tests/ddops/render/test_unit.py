@@ -118,10 +118,12 @@ def test_a_system_unit_is_hardened_and_gives_up_where_a_restart_is_vain() -> Non
         'Environment="XDG_CACHE_HOME=/var/cache/x y"',
         "ProtectSystem=strict",
         "NoNewPrivileges=yes",
+        "LimitMEMLOCK=infinity",
         "WantedBy=multi-user.target",
     ):
         assert line in lines
-    assert not [line for line in lines if line.startswith("PrivateDevices")]
+    for hides_the_gpus in ("PrivateDevices", "ProtectClock", "DeviceAllow"):
+        assert not [line for line in lines if line.startswith(hides_the_gpus)]
 
 
 def test_what_lies_in_tmp_is_not_hidden_from_the_service() -> None:

