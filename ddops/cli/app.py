@@ -15,6 +15,7 @@ from ddops.cli.bench import BenchCommand, bench
 from ddops.cli.bundle import bundle
 from ddops.cli.deploy import deploy
 from ddops.cli.env import env
+from ddops.cli.explain import explain
 from ddops.cli.history import history
 from ddops.cli.inspect import inspect
 from ddops.cli.logs import logs
@@ -33,6 +34,7 @@ VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     env,
     model,
     plan,
+    explain,
     deploy,
     status,
     logs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddops.cli.options import BoxName, DryRun, Json, LockWait, Quiet, Verbose, Yes
+from ddops.cli.options import BoxName, DryRun, Json, LockWait, Override, Quiet, Verbose, Yes
 from ddops.cli.output import Output
 from ddops.cli.plan import as_data, draw
 
@@ -17,6 +17,7 @@ def deploy(
     box: BoxName = "local",
     yes: Yes = False,
     dry_run: DryRun = False,
+    override: Override = None,
     lock_wait: LockWait = 0.0,
     json: Json = False,
     quiet: Quiet = False,
@@ -39,7 +40,7 @@ def deploy(
     from ddops.flows.site import opened
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
-    with opened(box) as site:
+    with opened(box, overrides=override) as site:
         if dry_run:
             planned = plan(site)
             out.result(as_data(planned), draw(planned, site.place, arguments=True))

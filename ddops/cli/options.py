@@ -24,6 +24,12 @@ LockWait = Annotated[
         help="How long to wait while another ddops is at work on the box.",
     ),
 ]
+Override = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--override", metavar="RULE", help="A rule that must not speak; recorded. Repeatable."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before changing the box.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddops.cli.options import BoxName, Json, Quiet, Verbose
+from ddops.cli.options import BoxName, Json, Override, Quiet, Verbose
 from ddops.cli.output import Output, table
 
 if TYPE_CHECKING:
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def plan(
-    box: BoxName = "local", json: Json = False, quiet: Quiet = False, verbose: Verbose = False
+    box: BoxName = "local",
+    override: Override = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Say what `ddops deploy` would do to a box, and why. Changes nothing.
 
@@ -29,7 +33,7 @@ def plan(
     from ddops.flows.site import opened
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
-    with opened(box) as site:
+    with opened(box, overrides=override) as site:
         planned = make(site)
         out.result(as_data(planned), draw(planned, site.place, arguments=True))
 

@@ -44,6 +44,7 @@ class Engine:
     arguments: Callable[[Deployment, Paths], list[Argument]]  # what follows from the wish alone
     ready: str  # the path that answers 200 once tokens can be had
     notifies: bool  # tells systemd when that is so
+    caches_at_home: bool  # writes below the home folder, whatever XDG_CACHE_HOME says
     final_exit_codes: tuple[int, ...]  # starting again would end the same
     key_variable: str | None  # of the environment; None: takes no key that way
     counters: Counters

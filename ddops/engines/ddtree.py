@@ -77,6 +77,7 @@ DDTREE = Engine(
     arguments=arguments,
     ready="/ready",
     notifies=True,
+    caches_at_home=False,
     # Bad arguments, bad weights, out of memory, port in use.
     final_exit_codes=(2, 3, 4, 5),
     key_variable="DDTREE_API_KEY",

@@ -41,6 +41,7 @@ SGLANG = Engine(
     arguments=arguments,
     ready="/health",  # 503 until one token was generated
     notifies=False,
+    caches_at_home=True,
     final_exit_codes=(2,),  # argparse refused; everything else ends in 1 or by a signal
     key_variable=None,
     counters=Counters(

@@ -32,6 +32,7 @@ VLLM = Engine(
     arguments=arguments,
     ready="/health",  # the server listens only after the engine has loaded and warmed up
     notifies=False,
+    caches_at_home=True,
     final_exit_codes=(2,),
     key_variable="VLLM_API_KEY",
     counters=Counters(

@@ -18,6 +18,7 @@ from ddops.rules.weigh import Advice, table, weigh
 from ddops.spec.argument import Argument, Setting
 from ddops.spec.deployment import Deployment
 from ddops.spec.observed import Holding, Observed
+from ddops.spec.place import Place
 from ddops.spec.software import Software
 from ddops.spec.source import OnBox, parse_source
 
@@ -26,13 +27,10 @@ from ddops.spec.source import OnBox, parse_source
 class Advised:
     engine: Engine
     arguments: tuple[Argument, ...]
+    settings: tuple[Setting, ...]
     advice: Advice
     software: Software
     options: Options | None  # None: neither the engine nor a recorded release says
-
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        return self.advice.settings
 
     def check(self) -> None:
         """Raises `CheckError` when a rule forbids the wish, or the engine lacks an option."""
@@ -65,7 +63,14 @@ def advise(site: Site, deployment: Deployment, seen: Observed) -> Advised:
     advice = weigh(table(), situation, deployment.overrides)
     arguments, broken = combine(engine.arguments(deployment, paths), advice, deployment)
     advice = advice.model_copy(update={"broken": (*advice.broken, *broken)})
-    return Advised(engine, arguments, advice, installed, options)
+    return Advised(
+        engine=engine,
+        arguments=arguments,
+        settings=(*_folders(site.place, engine), *advice.settings),
+        advice=advice,
+        software=installed,
+        options=options,
+    )
 
 
 def given(holding: Holding) -> str:
@@ -73,6 +78,22 @@ def given(holding: Holding) -> str:
     if isinstance(parse_source(holding.source), OnBox) and holding.artefacts:
         return holding.artefacts[0].path
     return holding.root
+
+
+def _folders(place: Place, engine: Engine) -> list[Setting]:
+    cache = f"{place.home}/cache"
+    kept = "compiled kernels survive a restart, in a folder that the hardened unit may write"
+    found = [
+        ("PYTHONUNBUFFERED", "1", "the log shows a line when it is written"),
+        ("TRITON_CACHE_DIR", f"{cache}/triton", kept),
+        ("XDG_CACHE_HOME", cache, kept),
+    ]
+    if engine.caches_at_home:
+        found.append(("HOME", cache, f"{kept}: FlashInfer and others go by the home folder only"))
+    return [
+        Setting(name=name, value=value, why=why, source="ddops", sure="documented")
+        for name, value, why in found
+    ]
 
 
 def look_software(host: Host, python: str, engine: Engine) -> Software:

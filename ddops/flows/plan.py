@@ -17,7 +17,6 @@ from ddops.spec.command import Command, Pull, Run
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.layout import layout
 from ddops.spec.observed import Holding, Observed
-from ddops.spec.place import Place
 from ddops.spec.unit import Unit
 from ddops.steps import packages, service, unit, weights
 
@@ -88,7 +87,7 @@ def render(site: Site, deployment: Deployment, seen: Observed) -> Rendered:
         argv=engine.argv(place.engine_python, advised.arguments),
         workdir=place.home,
         user=seen.system.user,
-        env=_environment(place) | {one.name: one.value for one in advised.settings},
+        env={one.name: one.value for one in advised.settings},
         env_file=place.env_file,
         notifies=engine.notifies,
         final_exit_codes=engine.final_exit_codes,
@@ -148,13 +147,3 @@ def _service(site: Site, seen: Observed, rendered: Rendered, *, changed: bool) -
         why = "what runs has not passed its gate with this unit"
         return service.restart(seen.service, site.place, why)
     return []
-
-
-def _environment(place: Place) -> dict[str, str]:
-    """Compiled kernels survive a restart, in a folder that the hardened unit may write."""
-    cache = f"{place.home}/cache"
-    return {
-        "PYTHONUNBUFFERED": "1",
-        "TRITON_CACHE_DIR": f"{cache}/triton",
-        "XDG_CACHE_HOME": cache,
-    }

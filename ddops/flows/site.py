@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -44,11 +44,22 @@ class Site:
 
 
 @contextmanager
-def opened(name: str, *, pin: str | None = None) -> Iterator[Site]:
-    """`name` is an inventory's name or path; `pin` the fingerprint that its key must have."""
-    box = load_box(name)
+def opened(
+    name: str, *, pin: str | None = None, overrides: Sequence[str] | None = None
+) -> Iterator[Site]:
+    """`name` is an inventory's name or path; `pin` the fingerprint that its key must have.
+
+    `overrides`: rules that must not speak. They join the deployment, so they are recorded with it.
+    """
+    box = _overriding(load_box(name), overrides or ())
     host = open_host(box, pin=pin)
     try:
         yield Site(host, box)
     finally:
         host.close()
+
+
+def _overriding(box: Box, rules: Sequence[str]) -> Box:
+    wish = box.deployment
+    overrides = tuple(dict.fromkeys((*wish.overrides, *rules)))
+    return box.model_copy(update={"deployment": wish.model_copy(update={"overrides": overrides})})

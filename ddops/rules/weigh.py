@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -100,8 +101,13 @@ def _check_overrides(rules: Sequence[Rule], overrides: Sequence[str]) -> None:
     known = [rule.name for rule in rules]
     for name in overrides:
         if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
-                f"there is no rule `{name}` to override", hint=f"rules: {', '.join(known)}"
+                f"there is no rule `{name}` to override",
+                detail=f"rules: {', '.join(known)}",
+                hint=f"did you mean `{near[0]}`?"
+                if near
+                else "`ddops explain BOX` names those that speak",
             )
 
 

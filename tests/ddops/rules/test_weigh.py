@@ -1,0 +1,192 @@
+"""How rules speak: flags, variables, refusals, notes; and how they are told to be silent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from ddops.errors import SpecError, UsageError
+from ddops.rules import expression
+from ddops.rules.weigh import table, weigh
+from ddops.spec.rule import Rule, Table
+from ddops.spec.situation import Situation
+
+PLAIN: dict[str, Any] = {
+    **dict.fromkeys(Situation.model_fields),
+    "engine": "sglang",
+    "mode": "ar",
+    "budget": 8,
+    "graphs": True,
+    "parallel": "auto",
+    "nvls": "auto",
+    "context_length": 4096,
+    "max_running_requests": 8,
+    "use": 1,
+    "gpus": 1,
+    "mixed": False,
+    "mig": False,
+    "link": "alone",
+    "fabric": "absent",
+}
+
+
+def situation(**changes: Any) -> Situation:
+    return Situation(**{**PLAIN, **changes})
+
+
+def rule(**parts: Any) -> Rule:
+    base = {"name": "r", "when": "true", "why": "because", "source": "a test", "sure": "reasoned"}
+    return Rule(**{**base, **parts})
+
+
+def test_a_rule_sets_flags_and_variables_with_its_reason() -> None:
+    speaks = rule(set={"--tp-size": "{{ gpus }}", "--switch": None}, env={"A": "{{ engine }}"})
+    advice = weigh([speaks], situation(gpus=8))
+    said = [(one.flag, one.value, one.why, one.rule) for one in advice.arguments]
+    assert said == [("--tp-size", "8", "because", "r"), ("--switch", "", "because", "r")]
+    assert [(one.name, one.value) for one in advice.settings] == [("A", "sglang")]
+
+
+def test_a_rule_that_does_not_apply_is_silent() -> None:
+    advice = weigh([rule(when="engine == 'vllm'", set={"--x": 1})], situation())
+    assert advice.arguments == ()
+
+
+def test_a_broken_requirement_is_told_with_what_to_do_instead() -> None:
+    wall = rule(require="budget <= 8", instead="set `budget: 8`, not {{ budget }}")
+    assert weigh([wall], situation(budget=8)).broken == ()
+    (broken,) = weigh([wall], situation(budget=12)).broken
+    assert (broken.rule, broken.instead) == ("r", "set `budget: 8`, not 12")
+
+
+def test_an_overridden_rule_neither_refuses_nor_sets_and_is_listed() -> None:
+    rules = [
+        rule(require="budget <= 8", instead="less"),
+        rule(name="sets", set={"--x": 1}),
+    ]
+    advice = weigh(rules, situation(budget=12), ["r", "sets"])
+    assert (advice.broken, advice.arguments) == ((), ())
+    assert [one.rule for one in advice.overridden] == ["r", "sets"]
+
+
+def test_an_override_of_no_rule_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="no rule `wal`") as caught:
+        weigh([rule(name="wall", say=True)], situation(), ["wal"])
+    assert caught.value.hint == "did you mean `wall`?"
+
+
+def test_rules_that_contradict_each_other_are_a_fault_of_the_table() -> None:
+    rules = [rule(name="a", set={"--x": 1}), rule(name="b", set={"--x": 2})]
+    with pytest.raises(SpecError, match="`a` and `b` contradict"):
+        weigh(rules, situation())
+
+
+@pytest.mark.parametrize(
+    ("version", "holds"),
+    [("0.5.20", True), ("0.5.20.dev3", False), ("0.5.9", False), ("0.6", True)],
+)
+def test_versions_are_compared_as_versions(version: str, holds: bool) -> None:  # noqa: FBT001
+    names = expression.names_of(situation(version=version))
+    assert expression.holds("version is since('0.5.20')", names) is holds
+    assert expression.holds("version is before('0.5.20')", names) is not holds
+
+
+@pytest.mark.parametrize("version", [None, "nightly"])
+def test_of_an_unknown_version_nothing_holds(version: str | None) -> None:
+    names = expression.names_of(situation(version=version))
+    assert not expression.holds("version is since('0.1') or version is before('99')", names)
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ({"when": "budgett > 8", "say": True}, "asks about budgett"),
+        ({"when": "budget >", "say": True}, "in `{{ budget > }}`"),
+        ({"set": {"--x": "{{ gpu_count }}"}}, "asks about gpu_count"),
+    ],
+)
+def test_a_mistake_in_a_rule_is_found_when_the_table_is_read(
+    parts: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        expression.check(rule(**parts))
+    assert text in caught.value.subject
+
+
+def test_an_expression_cannot_reach_out_of_its_sandbox() -> None:
+    names = expression.names_of(situation())
+    with pytest.raises(Exception, match="unsafe"):
+        expression.holds("engine.__class__.__mro__", names)
+
+
+@pytest.mark.parametrize("parts", [{}, {"say": True, "set": {"--x": 1}}, {"require": "true"}])
+def test_a_rule_says_exactly_one_thing(parts: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        rule(**parts)
+
+
+def test_two_rules_of_one_name_are_refused() -> None:
+    with pytest.raises(ValidationError, match="two rules are called r"):
+        Table(rules=(rule(say=True), rule(say=True)))
+
+
+some = st.none() | st.sampled_from(["0.5.9", "0.5.13", "0.5.19", "0.5.23", "0.33.0", "nightly"])
+situations = st.builds(
+    Situation,
+    **{
+        **{name: st.none() for name in Situation.model_fields},
+        "engine": st.sampled_from(["ddtree", "sglang", "vllm"]),
+        "mode": st.sampled_from(["ar", "chain", "ddtree"]),
+        "budget": st.sampled_from([1, 8, 16, 256]),
+        "graphs": st.booleans(),
+        "parallel": st.sampled_from(["auto", "tp", "ep"]),
+        "nvls": st.sampled_from(["auto", "on", "off"]),
+        "context_length": st.sampled_from([2048, 10**6]),
+        "max_running_requests": st.sampled_from([1, 128, 512]),
+        "prefill_chunk": st.none() | st.just(512),
+        "drafter": st.none() | st.just("/w/d"),
+        "use": st.sampled_from([0, 1, 8]),
+        "version": some,
+        "flags": st.none()
+        | st.just(frozenset())
+        | st.just(frozenset({"--speculative-ddtree-budget"}))
+        | st.just(frozenset({"--speculative-dflash-enable-ddtree"})),
+        "nccl": st.none() | st.sampled_from(["2.28.9", "2.29.7"]),
+        "triton_ptxas": st.none() | st.sampled_from(["12.8", "13.0"]),
+        "cuda_ptxas": st.none() | st.just("/usr/local/cuda/bin/ptxas"),
+        "flash_attn_cute": st.none() | st.booleans(),
+        "gpus": st.sampled_from([0, 1, 7, 8]),
+        "gpu": st.none() | st.just("a GPU"),
+        "capability": st.none() | st.sampled_from(["9.0", "10.3", "12.0", "13.0"]),
+        "mixed": st.booleans(),
+        "mig": st.booleans(),
+        "link": st.sampled_from(["alone", "nvlink", "pcie", "mixed", "unknown"]),
+        "fabric": st.sampled_from(["ready", "starting", "failed", "absent", "unknown"]),
+        "family": st.none() | st.just("kimi_k25"),
+        "attention": st.none() | st.sampled_from(["mla", "gqa"]),
+        "experts": st.none() | st.sampled_from([0, 384]),
+        "vision": st.none() | st.booleans(),
+        "remote_code": st.none() | st.booleans(),
+        "max_context": st.none() | st.just(262144),
+        "drafter_method": st.none() | st.sampled_from(["dflash", "eagle3", "prompt-lookup"]),
+        "depth": st.none() | st.just(7),
+        "yarn": st.none() | st.sampled_from(["none", "plain", "mscale", "attn_factor"]),
+        "memory": st.none() | st.just(140.0),
+        "weights": st.none() | st.just(70.0),
+        "cache": st.none() | st.just(4.0),
+        "reserve": st.none() | st.just(10.0),
+    },
+)
+
+
+@given(situations)
+def test_the_shipped_table_speaks_in_every_situation_and_never_against_itself(
+    seen: Situation,
+) -> None:
+    advice = weigh(table(), seen)
+    assert all(one.why and one.source and one.rule for one in advice.arguments)
+    assert "None" not in "".join(one.value for one in advice.arguments) or seen.drafter is None
