@@ -13,6 +13,7 @@ import typer
 from ddops import __version__
 from ddops.cli.bench import BenchCommand, bench
 from ddops.cli.bundle import bundle
+from ddops.cli.check import check
 from ddops.cli.deploy import deploy
 from ddops.cli.env import env
 from ddops.cli.explain import explain
@@ -31,6 +32,7 @@ from ddops.errors import DdopsError, UsageError
 
 VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     inspect,
+    check,
     env,
     model,
     plan,

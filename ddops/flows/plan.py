@@ -18,7 +18,8 @@ from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.layout import layout
 from ddops.spec.observed import Holding, Observed
 from ddops.spec.unit import Unit
-from ddops.steps import packages, service, unit, weights
+from ddops.spec.verdict import Verdict
+from ddops.steps import packages, preflight, preflight_gpu, service, unit, weights
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def plan(site: Site) -> Plan:
     """Raises `CheckError` when the box does not fit, `WeightsError` when the disk is too small."""
     seen, wish = look(site.host, site.box), site.box.deployment
     check_engine(seen, ENGINES[wish.engine])
+    check_driver(wish, seen)
     check_port(seen)
     fetched = _weights(site, wish.model.weights, seen.model)
     if isinstance(wish.decoding.drafter, Weights) and seen.drafter:
@@ -101,25 +103,21 @@ def render(site: Site, deployment: Deployment, seen: Observed) -> Rendered:
 
 
 def check_engine(seen: Observed, engine: Engine) -> None:
-    python = seen.python
-    if python.missing:
-        raise CheckError(
-            f"{python.executable} cannot run {engine.name}, it lacks {', '.join(python.missing)}",
-            hint=f"`{python.executable} -m {engine.install}`",
-        )
+    _refuse(preflight.python(seen.python, engine))
 
 
 def check_port(seen: Observed) -> None:
-    """Our own service may hold it."""
-    holder = seen.port.holder
-    if holder is None or (holder.pid is not None and holder.pid == seen.service.pid):
-        return
-    who = f"process {holder.pid} ({holder.program})" if holder.pid else "another user's process"
-    raise CheckError(
-        f"port {seen.port.port} is in use by {who}",
-        hint="set another `serving.port` in the inventory"
-        + (f", or end it with `kill {holder.pid}`" if holder.pid else ""),
-    )
+    _refuse(preflight.port(seen.port, seen.service))
+
+
+def check_driver(wish: Deployment, seen: Observed) -> None:
+    _refuse(preflight_gpu.driver(wish, seen))
+
+
+def _refuse(verdict: Verdict) -> None:
+    """A plan for a box that does not fit is not made."""
+    if verdict.state == "fail":
+        raise CheckError(verdict.said, hint=verdict.fix)
 
 
 def _packages(site: Site, seen: Observed, fetched: list[Command]) -> list[Run]:

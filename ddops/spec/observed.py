@@ -169,3 +169,25 @@ class Surveyed(Observed):
 
     units: Units
     stock: Stock
+
+
+class Clock(Word):
+    ahead_s: float  # of ours; negative: behind it
+    kept: bool | None  # synchronised with a time server; None: the box does not tell
+
+
+class Glimpse(Word):
+    """What a preflight judges. None: there is no interpreter of ours to find out with."""
+
+    system: System
+    clock: Clock
+    gpus: tuple[Gpu, ...]
+    hardware: Hardware
+    tools: tuple[str, ...]
+    apt_holder: Holder | None
+    units: Units
+    to_fetch: int  # bytes of weights that are not there, as far as the inventory says their size
+    interpreter: str  # the path where the engine's is looked for
+    python: Python | None
+    port: Port | None
+    service: Service | None

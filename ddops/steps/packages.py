@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ddops.errors import CheckError, PackagesError
 from ddops.spec.command import Run
 from ddops.spec.deployment import Deployment
-from ddops.spec.observed import Apt, Holder, Observed, Python
+from ddops.spec.observed import Apt, Glimpse, Holder, Observed, Python
 
 LOCK_WAIT_S = 600  # unattended upgrades of a fresh machine were seen to take ten minutes
 _COMPILERS = {"gcc", "cc", "clang"}
@@ -22,7 +22,7 @@ class Need:
     optional: bool = False  # there is another, slower way
 
 
-def needs(want: Deployment, seen: Observed, *, pulls: bool) -> list[Need]:
+def needs(want: Deployment, seen: Observed | Glimpse, *, pulls: bool) -> list[Need]:
     """What is missing. `pulls`: files of a hub repository are to be fetched.
 
     Raises `CheckError` for headers that no package brings.
@@ -31,7 +31,7 @@ def needs(want: Deployment, seen: Observed, *, pulls: bool) -> list[Need]:
     if seen.gpus and want.device != "cpu":
         if not _COMPILERS & set(seen.tools):
             found.append(Need("gcc", "Triton compiles a launcher for its first kernel"))
-        if not seen.python.headers:
+        if seen.python and not seen.python.headers:
             why = "Triton compiles that launcher against Python.h of the engine's interpreter"
             found.append(Need(_headers(seen.python), why))
     if want.engine == "sglang" and "libnuma.so.1" not in seen.tools:
@@ -41,7 +41,7 @@ def needs(want: Deployment, seen: Observed, *, pulls: bool) -> list[Need]:
     return found
 
 
-def possible(missing: list[Need], seen: Observed) -> list[Need]:
+def possible(missing: list[Need], seen: Observed | Glimpse) -> list[Need]:
     """What can be installed on this box. Raises `CheckError` when that leaves out a necessity."""
     if not missing or ("apt-get" in seen.tools and seen.system.root):
         return missing

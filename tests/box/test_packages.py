@@ -1,7 +1,7 @@
 """Packages of a real apt: installed when a deployment needs them, and its lock respected.
 
-The box has a GPU in name only, which is enough for a compiler to be missing; the package that
-brings one is made here, and so is the repository, because the box reaches no mirror.
+The box has a GPU and a torch for it in name only, which is enough for a compiler to be missing; the
+package that brings one is made here, and so is the repository, because the box reaches no mirror.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ time.sleep(float(sys.argv[1]))
 def site(equipped: Box, operator: Operator) -> Site:
     equipped.write("/usr/local/bin/nvidia-smi", SMI, 0o755)
     equipped.must("sh", "-c", REPOSITORY)
-    return Site(operator, equipped)
+    equipped.write("/srv/cuda/torch/__init__.py", "")
+    equipped.write("/srv/cuda/torch/version.py", "cuda = '12.8'\n")
+    made = Site(operator, equipped)
+    equipped.must("sed", "-i", 's|PYTHONPATH="|PYTHONPATH="/srv/cuda:|', "/srv/python")
+    return made
 
 
 def hold(box: Box, seconds: float) -> None:

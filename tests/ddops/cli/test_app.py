@@ -15,7 +15,7 @@ from ddops.cli import app
 from ddops.errors import DdopsError
 from tests.ddops.machine import Machine
 
-ORDER = ["inspect", "plan", "deploy", "status", "logs", "stop", "restart"]
+ORDER = ["inspect", "check", "plan", "deploy", "status", "logs", "stop", "restart"]
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:

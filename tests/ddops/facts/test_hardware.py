@@ -6,34 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ddops.facts import cuda, fabric, gpu, gpu_state, hardware, pci, stock, tools, topology, units
+from ddops.facts import fabric, gpu, gpu_state, hardware, pci, stock, tools, units
 from ddops.host.local import Local
 from ddops.host.scripted import Scripted
 from ddops.spec.hardware import Fabric, Topology
 from ddops.spec.observed import Stored, Units, Venv
+from tests.ddops.facts.recordings import box, recorded
 from tests.ddops.facts.test_facts import PLACE
-
-RECORDED = Path(__file__).with_name("recorded")
-COMPILER = "Cuda compilation tools, release 13.0, V13.0.88\n"
-
-
-def recorded(machine: str, name: str) -> str:
-    path = RECORDED / machine / name
-    return path.read_text("utf-8") if path.exists() else ""
-
-
-def box(machine: str, *, on_bus: int = 8, nodes: int = 8) -> Scripted:
-    """A box whose commands say what was recorded."""
-    return Scripted(
-        {
-            gpu.COMMAND.line: recorded(machine, "gpus.csv"),
-            gpu_state.COMMAND.line: recorded(machine, "report.txt"),
-            topology.COMMAND.line: recorded(machine, "topology.txt"),
-            fabric.COMMAND.line: recorded(machine, "fabric.txt"),
-            cuda.COMMAND.line: COMPILER,
-            pci.COMMAND.line: "bus\n" * on_bus + "node\n" * nodes,
-        }
-    )
 
 
 @pytest.mark.parametrize(
