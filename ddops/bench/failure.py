@@ -18,8 +18,14 @@ _PATTERNS: tuple[tuple[FailureKind, str], ...] = (
     ("out-of-memory", r"CUDA out of memory|OutOfMemoryError|cudaErrorMemoryAllocation"),
     ("out-of-memory", r"can't allocate memory|Cannot allocate memory|MemoryError|bad_alloc"),
     ("out-of-memory", r"[Oo]ut of memory|oom-kill|Killed process"),
+    ("out-of-memory", r"Not enough memory|No available memory for the cache blocks"),
+    (
+        "out-of-memory",
+        r"less than desired GPU memory utilization|KV cache is needed, which is larger",
+    ),
     ("cublas", r"CUBLAS_STATUS_\w+|cublas\w* failed"),
     ("nccl", r"NCCL error|ncclUnhandledCudaError|ncclSystemError|ncclInternalError|nvls.*fail"),
+    ("timeout", r"[Ww]atchdog timeout"),
     ("nccl", r"[Ff]abric ?[Mm]anager|CUDA error(:| )802|system not yet initialized"),
 )
 

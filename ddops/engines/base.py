@@ -43,6 +43,7 @@ class Engine:
     help: tuple[str, ...]  # the same, for the list of its options
     arguments: Callable[[Deployment, Paths], list[Argument]]  # what follows from the wish alone
     ready: str  # the path that answers 200 once tokens can be had
+    info: str  # the path that says what is served, or at least the version
     notifies: bool  # tells systemd when that is so
     caches_at_home: bool  # writes below the home folder, whatever XDG_CACHE_HOME says
     final_exit_codes: tuple[int, ...]  # starting again would end the same

@@ -76,6 +76,7 @@ DDTREE = Engine(
     help=("-m", "ddtree", "serve", "--help"),
     arguments=arguments,
     ready="/ready",
+    info="/server_info",
     notifies=True,
     caches_at_home=False,
     # Bad arguments, bad weights, out of memory, port in use.

@@ -40,6 +40,7 @@ SGLANG = Engine(
     help=("-m", "sglang.launch_server", "--help"),
     arguments=arguments,
     ready="/health",  # 503 until one token was generated
+    info="/server_info",
     notifies=False,
     caches_at_home=True,
     final_exit_codes=(2,),  # argparse refused; everything else ends in 1 or by a signal

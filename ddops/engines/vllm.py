@@ -31,6 +31,7 @@ VLLM = Engine(
     help=("-m", "vllm.entrypoints.cli.main", "serve", "--help=all"),
     arguments=arguments,
     ready="/health",  # the server listens only after the engine has loaded and warmed up
+    info="/version",
     notifies=False,
     caches_at_home=True,
     final_exit_codes=(2,),

@@ -6,26 +6,28 @@ from typing import Any
 
 import httpx
 
+from ddops.engines.base import Engine
 from ddops.spec.observed import Health
 
 TIMEOUT_S = 3.0
 NOT_RUNNING = Health(alive=False, ready=False, status="not running")
 
 
-def look(base_url: str, api_key: str | None = None) -> Health:
+def look(base_url: str, api_key: str | None, engine: Engine) -> Health:
     with client(base_url, api_key) as session:
         try:
-            alive = session.get("/health").status_code == 200
-            answer = session.get("/ready")
+            alive = session.get("/health")
+            answer = alive if engine.ready == "/health" else session.get(engine.ready)
         except httpx.TransportError as error:
             return Health(alive=False, ready=False, status=_reason(error))
-        return Health(alive=alive, ready=answer.status_code == 200, status=_status(answer))
+    ready = answer.status_code == 200
+    return Health(alive=alive.status_code == 200, ready=ready, status=_status(answer))
 
 
-def server_info(base_url: str, api_key: str | None = None) -> dict[str, Any] | None:
+def server_info(base_url: str, api_key: str | None, engine: Engine) -> dict[str, Any] | None:
     with client(base_url, api_key) as session:
         try:
-            answer = session.get("/server_info")
+            answer = session.get(engine.info)
             said = answer.json() if answer.status_code == 200 else None
         except (httpx.TransportError, ValueError):
             return None
@@ -51,7 +53,8 @@ def _status(answer: httpx.Response) -> str:
         said = None
     if isinstance(said, dict) and isinstance(said.get("status"), str):
         return str(said["status"])
-    return "ready" if answer.status_code == 200 else f"/ready answers {answer.status_code}"
+    path = answer.request.url.path
+    return "ready" if answer.status_code == 200 else f"{path} answers {answer.status_code}"
 
 
 def _reason(error: httpx.TransportError) -> str:

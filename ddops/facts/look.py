@@ -23,7 +23,7 @@ from ddops.host.open import place_of
 from ddops.spec.box import Box
 from ddops.spec.bundle import Environment
 from ddops.spec.command import Result, Run
-from ddops.spec.deployment import Serving, Weights
+from ddops.spec.deployment import Deployment, Serving, Weights
 from ddops.spec.layout import Layout, layout
 from ddops.spec.observed import (
     Health,
@@ -56,7 +56,7 @@ def look(host: Host, box: Box) -> Observed:
         drafter=_look_weights(host, place, drafter) if isinstance(drafter, Weights) else None,
         port=port.parse(_said(host, port.command(place, wish.serving.port)), wish.serving.port),
         service=running,
-        health=_health(host, wish.serving) if running.pid else health.NOT_RUNNING,
+        health=_health(host, wish) if running.pid else health.NOT_RUNNING,
     )
 
 
@@ -69,8 +69,9 @@ def survey(host: Host, box: Box) -> Surveyed:
     )
 
 
-def _health(host: Host, serving: Serving) -> Health:
-    return health.look(way_to(host, serving), api_key(host, serving))
+def _health(host: Host, wish: Deployment) -> Health:
+    serving = wish.serving
+    return health.look(way_to(host, serving), api_key(host, serving), ENGINES[wish.engine])
 
 
 def look_system(host: Host, place: Place) -> System:

@@ -19,6 +19,7 @@ from ddops.bench import expand
 from ddops.bench.journal import Found, Journal, unrestored
 from ddops.bench.prompts import PromptSet, load_prompts
 from ddops.bench.provenance import commit
+from ddops.engines.table import ENGINES
 from ddops.errors import BenchError, ServiceError, UsageError
 from ddops.facts import health
 from ddops.facts.look import look
@@ -215,11 +216,12 @@ def _staged(
 
 
 def _engine(served: Served) -> EngineSeen | None:
-    info = health.server_info(served.base_url, served.api_key)
+    engine = ENGINES[served.deployment.engine]
+    info = health.server_info(served.base_url, served.api_key, engine)
     if info is None:
         return None
     return EngineSeen(
-        name=str(info.get("engine", "unknown")),
+        name=str(info.get("engine", engine.name)),
         version=str(info.get("version", "unknown")),
         argv=tuple(map(str, info.get("argv", ()))),
         info=info,

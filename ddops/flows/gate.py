@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from ddops.engines.table import ENGINES
 from ddops.errors import ServiceError
 from ddops.facts import health
 from ddops.facts.look import api_key, look_service, look_system, way_to
@@ -35,7 +36,7 @@ _QUEUED_S = 2.0  # systemd may still say `inactive` while the start job waits in
 
 def wait(site: Site, deployment: Deployment, voice: Voice) -> Service:
     """Returns at the first token. Raises `ServiceError` at once when the process ends."""
-    serving = deployment.serving
+    serving, engine = deployment.serving, ENGINES[deployment.engine]
     url, key = way_to(site.host, serving), api_key(site.host, serving)
     machine = look_system(site.host, site.place)
     began, status = time.monotonic(), ""
@@ -45,7 +46,7 @@ def wait(site: Site, deployment: Deployment, voice: Voice) -> Service:
             elapsed = time.monotonic() - began
             if _ended(seen, elapsed):
                 raise _dead(site, seen, elapsed)
-            answer = health.look(url, key)
+            answer = health.look(url, key, engine)
             if answer.ready:
                 return seen
             if answer.status != status:

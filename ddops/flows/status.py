@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ddops.analysis import drift
+from ddops.engines.table import ENGINES
 from ddops.facts.health import server_info
 from ddops.facts.look import api_key, base_url, look, way_to
 from ddops.flows.plan import render
@@ -56,8 +57,9 @@ def status(site: Site) -> Status:
 
 
 def _info(site: Site) -> dict[str, Any]:
-    serving = site.box.deployment.serving
-    return server_info(way_to(site.host, serving), api_key(site.host, serving)) or {}
+    wish = site.box.deployment
+    url, key = way_to(site.host, wish.serving), api_key(site.host, wish.serving)
+    return server_info(url, key, ENGINES[wish.engine]) or {}
 
 
 def differences(deployed: Deployment | None, wanted: Deployment) -> list[str]:

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from ddops.errors import UsageError
 from ddops.engines.ddtree import DDTREE
+from ddops.errors import UsageError
 from ddops.facts import gpu, health, port, python, service, system
 from ddops.facts.look import base_url
 from ddops.host.local import Local
@@ -198,7 +198,7 @@ def test_a_service_without_a_unit_is_absent() -> None:
 def test_nothing_listens_is_not_alive() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         number = server.getsockname()[1]
-    seen = health.look(f"http://127.0.0.1:{number}")
+    seen = health.look(f"http://127.0.0.1:{number}", None, DDTREE)
     assert (seen.alive, seen.ready, seen.status) == (False, False, "nothing answers")
 
 

@@ -1,0 +1,50 @@
+"""SGLang and vLLM through the whole path: plan, unit, gate, smoke test, status. Stand-ins serve."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.ddops.machine import Machine
+
+NO_GPU = ("--override", "engine-needs-gpu")
+ENGINES = ["sglang", "vllm"]
+
+
+def wish(machine: Machine, engine: str, **changes: object) -> None:
+    machine.inventory(engine=engine, decoding={"mode": "ar"}, **changes)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_of_others_is_deployed_waited_for_and_asked(
+    machine: Machine, engine: str
+) -> None:
+    wish(machine, engine)
+    done = machine.ddops("deploy", "stand", "--yes", *NO_GPU)
+    assert done.returncode == 0, done.stderr
+    assert "said: Paris." in done.stdout
+    again = machine.ddops("deploy", "stand", "--yes", *NO_GPU)
+    assert "nothing to change" in again.stdout
+    assert machine.status()["ready"]
+    options = json.loads(machine.ddops("explain", "stand", "--json", *NO_GPU).stdout)
+    assert options["options_from"] == f"{engine} of unknown version"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_without_a_gpu_it_is_refused(machine: Machine, engine: str) -> None:
+    wish(machine, engine)
+    done = machine.ddops("deploy", "stand", "--yes")
+    assert done.returncode == 5
+    assert "rule `engine-needs-gpu`" in done.stderr
+    assert not (machine.box_home / "unit.json").exists()
+
+
+def test_the_key_of_vllm_reaches_it_by_its_environment_only(machine: Machine) -> None:
+    key = machine.folder / "key"
+    key.write_text("s3cr3t-key", "utf-8")
+    wish(machine, "vllm", serving={"port": machine.port, "api_key_file": str(key)})
+    done = machine.ddops("deploy", "stand", "--yes", *NO_GPU)
+    assert done.returncode == 0, done.stderr
+    assert "s3cr3t" not in (machine.box_home / "unit.json").read_text("utf-8")
+    assert 'VLLM_API_KEY="s3cr3t-key"' in (machine.box_home / "env").read_text("utf-8")
