@@ -59,8 +59,7 @@ def serve(release: str, argv: Sequence[str], *, info: str, key: str | None = Non
     address = (Handler.options.host, int(Handler.options.port))
     server = ThreadingHTTPServer(address, Handler)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
-    sys.stdout.write(f"stand-in of {release}
-")
+    sys.stdout.write(f"stand-in of {release}\n")
     server.serve_forever(poll_interval=0.02)
 
 
