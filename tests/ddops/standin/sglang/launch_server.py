@@ -2,6 +2,6 @@
 
 import sys
 
-from foreign import serve
+from tests.ddops.standin.foreign import serve
 
 serve("sglang-0.5.23", sys.argv[1:], info="/server_info")

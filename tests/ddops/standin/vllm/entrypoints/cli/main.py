@@ -3,7 +3,7 @@
 import os
 import sys
 
-from foreign import serve
+from tests.ddops.standin.foreign import serve
 
 assert sys.argv[1] == "serve"
 asked = ["--help" if word == "--help=all" else word for word in sys.argv[2:]]
