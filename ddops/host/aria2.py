@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import httpx
 
@@ -44,10 +44,10 @@ command -v aria2c >/dev/null || exit 127
 (umask 077 && rm -f "$conf" && cat >"$conf" && echo $$ >"${conf%conf}pid") &&
 exec aria2c --conf-path="$conf" --stop-with-process="$PPID"
 """
-# Its own `shutdown` waits three seconds; a signal ends it at once, and it saves as well.
+# Its own `shutdown` waits three seconds; at a signal it saves and ends within one.
 _END = """
 cd "$1/.cache/ddops" || exit 0
-[ "$2" = ended ] || kill "$(cat aria2.pid)"
+[ -z "$2" ] || kill -"$2" "$(cat aria2.pid)"
 rm -f aria2.conf aria2.pid
 cd .. && rmdir ddops
 """
@@ -63,8 +63,10 @@ def daemon(host: Host, folder: str, stopping: threading.Event) -> Iterator[Daemo
     made = Daemon(host, folder, stopping)
     try:
         yield made
-    finally:
-        made.stop()
+    except BaseException:
+        made.stop("TERM")
+        raise
+    made.stop("KILL")  # everything has come: there is nothing to save
 
 
 @dataclass
@@ -94,12 +96,11 @@ class Daemon:
                 with suppress(Exception):
                     client.force_remove(gid)
 
-    def stop(self) -> None:
-        """What has come is written down; nothing is left running."""
+    def stop(self, signal: Literal["TERM", "KILL"]) -> None:
+        """Nothing is left running, and after TERM what has come is written down."""
         self.stopping.set()
         if self._thread:
-            state = "running" if self._thread.is_alive() else "ended"
-            argv = ("sh", "-c", _END, "sh", self.folder, state)
+            argv = ("sh", "-c", _END, "sh", self.folder, signal if self._thread.is_alive() else "")
             self.host.run(Run(argv=argv, why="end aria2", timeout_s=30.0))
             self._thread.join(timeout=10.0)
 

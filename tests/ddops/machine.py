@@ -115,11 +115,11 @@ class Machine:
         """`process` is the same in a process of its own."""
         return run_here(arguments, self.folder, {**self.environment, **env})
 
-    def process(self, *arguments: str) -> subprocess.Popen[str]:
+    def process(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "ddops", *arguments],
             cwd=self.folder,
-            env=self.environment,
+            env={**self.environment, **env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -51,6 +51,8 @@ class Hub:
     store: str = ""  # where large files are redirected to
     sign: Callable[[str], str] | None = None  # or this makes the address of each
     gated: bool = False
+    closed: bool = False  # gated, and only the list is shown
+    claimed: int | None = None  # bytes that each file is said to have
     refusals: list[Refusal] = field(default_factory=list)  # answered before anything else
     authorizations: list[str | None] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)  # `METHOD PATH`
@@ -97,6 +99,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, b"{}", {"x-error-code": "RepoNotFound"})
         elif hub.gated and not self.headers["authorization"]:
             self._answer(401, b"{}", {"x-error-code": "GatedRepo"})
+        elif hub.closed and not path.startswith("/api/"):
+            self._answer(403, b"{}", {"x-error-code": "GatedRepo"})
         elif path.startswith("/api/models/org/tiny/tree/"):
             self._answer(200, json.dumps(_tree(hub)).encode())
         elif path.startswith("/api/"):
@@ -141,12 +145,13 @@ def _info(hub: Hub) -> dict[str, object]:
     return {
         "id": "org/tiny",
         "sha": COMMIT,
-        "siblings": [_sibling(name, data) for name, data in hub.files.items()],
+        "siblings": [_sibling(hub, name, data) for name, data in hub.files.items()],
     }
 
 
-def _sibling(name: str, data: bytes) -> dict[str, object]:
-    seen: dict[str, object] = {"rfilename": name, "size": len(data), "blobId": git_digest(data)}
+def _sibling(hub: Hub, name: str, data: bytes) -> dict[str, object]:
+    size = hub.claimed or len(data)
+    seen: dict[str, object] = {"rfilename": name, "size": size, "blobId": git_digest(data)}
     if is_large(name):
         seen["lfs"] = {"sha256": sha256(data), "size": len(data), "pointerSize": 134}
     return seen

@@ -2,83 +2,41 @@
 
 from __future__ import annotations
 
-import json
-import random
+import re
 import shutil
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import pytest
 
+from ddops.errors import WeightsError
+from ddops.host import aria2
 from ddops.host.local import Local
-from ddops.spec.command import Pull
-from ddops.spec.observed import Offered
-from tests.ddops.host.ranged import Files, serve
-from tests.ddops.sources import COMMIT, Hub, git_digest, is_large, serve_hub, sha256
-
-MB = 1 << 20
-BIG = random.Random(7).randbytes(4 * MB)
-FILES = {
-    "config.json": b'{"model_type": "llama"}',
-    "model-1.safetensors": BIG,
-    "sub/model-2.safetensors": BIG[::-1],
-}
+from tests.ddops.host.pulling import (
+    BIG,
+    FILES,
+    MB,
+    World,
+    in_python,
+    look_around,
+    watching,
+    without,
+    worlds,
+)
+from tests.ddops.sources import COMMIT, Refusal
 
 pytestmark = pytest.mark.skipif(not shutil.which("aria2c"), reason="aria2c is not installed")
-
-
-@dataclass
-class World:
-    hub: Hub
-    store: Files
-    folder: Path
-    told: list[tuple[float, float | None]] = field(default_factory=list)
-
-    @property
-    def command(self) -> Pull:
-        return Pull(
-            source=f"hf:org/tiny@{COMMIT}",
-            repo="org/tiny",
-            commit=COMMIT,
-            folder=str(self.folder),
-            files=tuple(self._offered(name, data) for name, data in self.hub.files.items()),
-            why="test",
-            python="python3",
-        )
-
-    def pull(self) -> None:
-        Local().apply(self.command, lambda done, total: self.told.append((done, total)))
-
-    def _offered(self, name: str, data: bytes) -> Offered:
-        url = f"{self.hub.url}/org/tiny/resolve/{COMMIT}/{name}"
-        large = is_large(name)
-        return Offered(
-            name=name,
-            url=url,
-            size=len(data),
-            sha256=sha256(data) if large else None,
-            blob=None if large else git_digest(data),
-        )
-
-    def assert_there(self) -> None:
-        for name, data in self.hub.files.items():
-            assert (self.folder / name).read_bytes() == data
-            note = json.loads((self.folder / f"{name}.manifest.json").read_text())
-            assert (note["sha256"], note["source"]) == (sha256(data), self.command.source)
-        left = [p.name for p in self.folder.rglob("*") if p.suffix in (".part", ".aria2", ".conf")]
-        assert left == []
-        assert not (self.folder / ".cache" / "ddops").exists()
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    store = Files({f"/{name}": data for name, data in FILES.items()}, signed_s=60)
-    with serve(store), serve_hub(Hub(dict(FILES), sign=store.sign)) as hub:
-        monkeypatch.setenv("HF_ENDPOINT", hub.url)
-        yield World(hub, store, tmp_path / "w")
+    with worlds(tmp_path / "w") as made:
+        monkeypatch.setenv("HF_ENDPOINT", made.hub.url)
+        yield made
 
 
 def test_files_come_over_many_connections_with_their_manifests(world: World) -> None:
@@ -88,3 +46,147 @@ def test_files_come_over_many_connections_with_their_manifests(world: World) -> 
     ranges = [one.range for one in world.store.asked if one.path.startswith("/model-1")]
     assert len(ranges) == 4  # pieces of a megabyte
     assert world.store.sent < 2 * len(BIG) + 2 * MB  # the first connection asks for all
+
+
+def test_against_a_limit_for_each_connection_many_are_ten_times_as_fast(world: World) -> None:
+    data = BIG * 8
+    world.serve({"model-1.safetensors": data}, rate=MB // 2)
+    began = time.monotonic()
+    one = httpx.get(world.store.sign("/model-1.safetensors"), headers={"Range": f"bytes=0-{MB}"})
+    alone = len(one.content) / (time.monotonic() - began)
+    began = time.monotonic()
+    world.pull()
+    together = len(data) / (time.monotonic() - began)
+    world.assert_there()
+    assert together > 10 * alone
+
+
+def test_an_address_that_runs_out_is_asked_for_again(world: World) -> None:
+    world.serve({"model-1.safetensors": BIG}, rate=MB // 2)
+    world.store.signed_s = 0.3
+    world.store.drops = [300_000] * 8  # by then the address is too old for another connection
+    world.pull()
+    world.assert_there()
+    asked = [line for line in world.hub.asked if "model-1" in line]
+    assert len(asked) > 1
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_a_store_that_refuses_for_a_while_is_asked_again(world: World, status: int) -> None:
+    world.store.refusals = [status] * 3
+    world.pull()
+    world.assert_there()
+
+
+def test_a_hub_that_is_asked_too_often_tells_how_long_to_wait(world: World) -> None:
+    limit = {"RateLimit": '"resolvers";r=0;t=1'}
+    world.serve({"model-1.safetensors": BIG})
+    world.hub.refusals = [Refusal(429, limit)]
+    began = time.monotonic()
+    world.pull()
+    world.assert_there()
+    assert time.monotonic() - began >= 1
+
+
+def test_dropped_connections_lose_nothing(world: World) -> None:
+    world.store.drops = [200_000] * 12
+    world.pull()
+    world.assert_there()
+
+
+def test_a_flipped_byte_costs_that_file_once_more(world: World) -> None:
+    world.store.flips = [123]
+    world.pull()
+    world.assert_there()
+    assert world.store.sent < 3 * len(BIG) + 2 * MB
+
+
+def test_a_flipped_byte_in_a_small_file_is_noticed_too(world: World) -> None:
+    good = world.hub.files["config.json"]
+    command = world.command
+    world.hub.files["config.json"] = good.replace(b"llama", b"lIama")
+    with pytest.raises(WeightsError, match=r"config\.json of org/tiny is not what it should be"):
+        Local().apply(command)
+    assert not (world.folder / "config.json").exists()
+
+
+def test_a_file_that_is_always_wrong_gets_no_name(world: World) -> None:
+    command = world.command
+    world.store.content["/model-1.safetensors"] = BIG[1:] + b"x"
+    with pytest.raises(WeightsError, match=r"model-1\.safetensors .* twice: .* with sha256"):
+        Local().apply(command)
+    assert not list(world.folder.glob("model-1*"))
+    world.assert_no_daemon()
+
+
+def test_a_stalled_connection_is_given_up_and_the_file_comes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aria2, "SILENCE_S", 1.5)
+    world.serve({"model-1.safetensors": BIG})
+    world.store.stalls = [30.0] * 4
+    began = time.monotonic()
+    world.pull()
+    world.assert_there()
+    assert time.monotonic() - began < 15
+
+
+def test_a_server_that_is_gone_is_an_error_that_says_what_is_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ddops.host.pull.TRIES", 2)
+    world.store.refusals = [403] * 1000
+    with pytest.raises(WeightsError, match="cannot be fetched") as caught:
+        world.pull()
+    assert "MB are kept" in str(caught.value.detail)
+    world.assert_no_daemon()
+
+
+def test_the_token_stays_with_the_hub_and_no_secret_is_left(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_s3cret")
+    world.hub.gated = True
+    world.serve(dict(FILES), rate=MB)
+    seen: list[str] = []
+    confs: list[tuple[int, str]] = []
+    with watching(lambda: look_around(world.folder, seen, confs)):
+        world.pull()
+    world.assert_there()
+    assert set(world.hub.authorizations) == {"Bearer hf_s3cret"}
+    assert {one.authorization for one in world.store.asked} == {None}
+    (conf,) = set(confs)
+    assert conf[0] == 0o600
+    secret = re.search(r"rpc-secret=(\w+)", conf[1])
+    assert secret
+    everything = "".join(seen)
+    assert "aria2c --conf-path" in everything
+    assert secret[1] not in everything
+    assert "s3cret" not in everything
+    for file in world.folder.rglob("*"):
+        if file.is_file():
+            assert not re.search(rb"s3cret|s1gned|rpc-secret", file.read_bytes())
+
+
+def test_the_hubs_own_client_takes_the_folder_as_it_is(world: World) -> None:
+    world.pull()
+    world.store.asked.clear()
+    before = {path: path.stat().st_mtime_ns for path in world.folder.glob("**/*.safetensors")}
+    fetched = in_python(
+        "from huggingface_hub import snapshot_download; import sys;"
+        "print(snapshot_download('org/tiny', revision=sys.argv[1], local_dir=sys.argv[2]))",
+        COMMIT,
+        str(world.folder),
+    )
+    assert fetched == str(world.folder)
+    assert world.store.asked == []
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_without_aria2_the_hubs_own_client_fetches(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(without("aria2c", tmp_path)))
+    world.pull()
+    world.assert_there()
+    assert {one.range for one in world.store.asked} == {None}
