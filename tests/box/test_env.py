@@ -1,0 +1,188 @@
+"""An environment on its way to a real box: over sshd, a long link, kills, and from box to box."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from tests.box.box import Box
+from tests.box.delay import long_way
+from tests.box.operator import Operator
+from tests.box.rootfs import key
+from tests.checkout import ROOT
+from tests.ddops import venvs
+from tests.ddops.machine import Done, run_here
+
+STATE = "/root/ddops"
+TRIP_S = 0.04
+WINDOW = 1 << 18  # bytes in flight: 6.5 MB/s a connection, so that the link is what limits
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    venv = venvs.make(tmp_path_factory.mktemp("source"), venvs.distribution_python())
+    venvs.patch(venv)
+    return venv
+
+
+@pytest.fixture(scope="module")
+def shared(bootable: None) -> Iterator[Box]:
+    with Box() as box:
+        yield box
+
+
+@dataclass
+class Desk:
+    operator: Operator
+    source: Path
+
+    def inventory(self, name: str, port: int, host: str = "127.0.0.1", **more: str) -> None:
+        deployment = {
+            "engine": "ddtree",
+            "model": {"name": "x", "weights": {"source": "file:/x"}},
+            "decoding": {"mode": "ar"},
+        }
+        reach = {"via": "ssh", "host": host, "user": "root", "port": port}
+        about = {"reach": reach, "state_dir": STATE, "deployment": deployment, **more}
+        path = self.operator.home / "inventories" / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(yaml.safe_dump(about), "utf-8")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("DDOPS_")}
+        return {**kept, "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
+
+    def ddops(self, *words: str) -> Done:
+        return run_here(words, self.operator.home, self.environment)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """In a process of its own, which can be killed."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "ddops", *words],
+            cwd=self.operator.home,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def stream(self, *words: str) -> dict[str, Any]:
+        done = self.ddops("env", "stream", *words, "--json")
+        assert done.returncode == 0, done.stderr
+        return {**json.loads(done.stdout), "said": done.stderr}
+
+
+@pytest.fixture
+def desk(operator: Operator, made: Path) -> Desk:
+    return Desk(operator, made)
+
+
+def works(box: Box) -> bool:
+    box.must(f"{STATE}/venv/bin/python", "-c", "import markupsafe._speedups, near")
+    return box.must(f"{STATE}/venv/bin/greet") == "hello, patched\n"
+
+
+def left_behind(box: Box) -> list[str]:
+    """Processes of ours, there and here, once they had time to see that nobody waits."""
+    until = time.monotonic() + 8
+    while True:
+        there = box.run("pgrep", "-af", "python3 -c|zstd -d").stdout.splitlines()
+        here = [p.pid for p in psutil.process_iter(["cmdline"]) if _ours(p.info["cmdline"] or [])]
+        if not (there or here) or time.monotonic() > until:
+            return [*there, *map(str, here)]
+        time.sleep(0.1)
+
+
+def _ours(line: list[str]) -> bool:
+    return "Sent to a machine as text: write pieces" in " ".join(line)
+
+
+def test_a_bare_box_gets_an_environment_over_a_long_link_3_times_as_fast_as_by_tar(
+    desk: Desk, shared: Box, tmp_path: Path
+) -> None:
+    """With an interpreter that travels too: 70 MB."""
+    shared.must("rm", "-rf", STATE)
+    desk.source = venvs.make(tmp_path / "whole", sys.executable)
+    venvs.patch(desk.source)
+    with long_way(shared.address, trip_s=TRIP_S, window=WINDOW) as port:
+        desk.inventory("far", port)
+        done = desk.stream(str(desk.source), "far")
+        (seconds,) = re.findall(r"stream [\d.]+ MB over 8 connections \(([\d.]+) s\)", done["said"])
+        by_tar = rate_by_tar(desk, port)
+        before = carried(shared)
+        assert not desk.stream(str(desk.source), "far")["changed"]
+        assert carried(shared) - before < 0.02 * done["size"]
+    rate = done["sent"] / float(seconds)
+    assert rate > 3 * by_tar, f"{rate / 1e6:.1f} MB/s, by tar {by_tar / 1e6:.1f} MB/s"
+    assert works(shared)
+
+
+def carried(box: Box) -> int:
+    """Bytes over the box's cable so far, both ways."""
+    counters = Path(f"/sys/class/net/ve-{box.name}/statistics")
+    return sum(int((counters / f"{way}_bytes").read_text()) for way in ("rx", "tx"))
+
+
+def rate_by_tar(desk: Desk, port: int) -> float:
+    """Bytes a second of one `tar | ssh`."""
+    ssh = (
+        f"ssh -p {port} -i {key()} -o StrictHostKeyChecking=no"
+        f" -o UserKnownHostsFile={desk.operator.known_hosts} root@127.0.0.1"
+    )
+    line = f"tar -C {desk.source.parent} -cf - venv | {ssh} 'cat > /dev/null'"
+    began = time.monotonic()
+    subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], check=True)
+    size = sum(f.lstat().st_size for f in desk.source.rglob("*") if f.is_file())
+    return size / (time.monotonic() - began)
+
+
+@pytest.mark.parametrize("moments", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_whatever_is_killed_at_any_moment_the_next_run_finishes_and_nothing_is_left(
+    desk: Desk, shared: Box, moments: int
+) -> None:
+    shared.must("rm", "-rf", STATE)
+    with long_way(shared.address, trip_s=TRIP_S, window=WINDOW // 16) as port:
+        desk.inventory("far", port)
+        for number in range(moments):
+            first = desk.start("env", "stream", str(desk.source), "far")
+            time.sleep(random.uniform(0.8, 4.0))
+            if number % 2:
+                first.kill()
+            else:
+                shared.run("pkill", "-KILL", "-f", "^sshd: root")
+            first.communicate(timeout=60)
+            assert left_behind(shared) == []
+        until = time.monotonic() + 60
+        while (done := desk.ddops("env", "stream", str(desk.source), "far")).returncode == 5:
+            assert time.monotonic() < until, done.stderr  # the lock, for a moment
+        assert done.returncode == 0, done.stderr
+    assert works(shared)
+    assert shared.must("ls", "-A", f"{STATE}/envs").split() == [
+        os.path.basename(shared.must("readlink", f"{STATE}/venv").strip())  # noqa: PTH119
+    ]
+
+
+def test_one_box_gives_its_environment_to_another(desk: Desk, shared: Box, box: Box) -> None:
+    shared.must("rm", "-rf", STATE)
+    for name, there in (("a", shared), ("b", box)):
+        desk.inventory(name, 22, there.address)
+    desk.stream(str(desk.source), "a")
+    done = desk.stream("a", "b")
+    assert "greet" in {patch["package"] for patch in done["patches"]}
+    assert works(box)
+    assert "files are what they were" in desk.ddops("env", "verify", "b").stdout
