@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ddops.cli.options import BoxName, DryRun, Json, LockWait, Override, Quiet, Verbose, Yes
+from ddops.cli.options import BoxNames, DryRun, Json, LockWait, Override, Quiet, Verbose, Yes
 from ddops.cli.output import Output
-from ddops.cli.plan import as_data, draw
+from ddops.cli.plan import as_data, draw, line, overriding
+from ddops.cli.several import Outcome, each, one, several, show
+from ddops.cli.several import draw as draw_several
 
 if TYPE_CHECKING:
     from ddops.flows.deploy import Deployed
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def deploy(
-    box: BoxName = "local",
+    boxes: BoxNames = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     override: Override = None,
@@ -31,6 +34,7 @@ def deploy(
     Example:
       ddops deploy local
       ddops deploy local --yes
+      ddops deploy b300-a b300-b
     """
     from ddops.flows.deploy import deploy as apply
     from ddops.flows.deploy import needs_nothing
@@ -40,7 +44,10 @@ def deploy(
     from ddops.flows.site import opened
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
-    with opened(box, overrides=override) as site:
+    if names := several(boxes):
+        words = [*overriding(override), "--lock-wait", str(lock_wait)]
+        _deploy_each(names, words, out, dry_run=dry_run, yes=yes)
+    with opened(one(boxes), overrides=override) as site:
         if dry_run:
             planned = plan(site)
             out.result(as_data(planned), draw(planned, site.place, arguments=True))
@@ -59,6 +66,32 @@ def deploy(
                 return
             done = apply(site, planned, out)
     out.result(_data(done), _summary(site, done))
+
+
+def _deploy_each(
+    names: Sequence[str], words: Sequence[str], out: Output, *, dry_run: bool, yes: bool
+) -> NoReturn:
+    """One question for all. A box that cannot be planned is left alone, and told at the end."""
+    barred: list[Outcome] = []
+    if dry_run or not yes:
+        planned = each("deploy", names, [*words, "--dry-run"], out)
+        if dry_run:
+            show(out, planned, line)
+        out.show(draw_several(planned, line))
+        barred = [outcome for outcome in planned if outcome.exit_code]
+        names = [outcome.box for outcome in planned if not outcome.exit_code]
+        changes = any(outcome.result["commands"] for outcome in planned if outcome.result)
+        if changes and not out.confirm(f"Do this to {', '.join(names)}?", yes=False):
+            out.say("nothing was changed")
+            show(out, barred, line)
+    done = each("deploy", names, [*words, "--yes"], out) if names else []
+    show(out, [*done, *barred], _line)
+
+
+def _line(done: Mapping[str, Any]) -> str:
+    if not done["changed"]:
+        return "nothing to change"
+    return f"{done['changed']} changed, serves at {done['base_url']}"
 
 
 def _data(done: Deployed) -> dict[str, object]:

@@ -9,6 +9,14 @@ import typer
 BoxName = Annotated[
     str, typer.Argument(metavar="[BOX]", help="An inventory by name, or the path of its YAML file.")
 ]
+BoxNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[BOX]...",
+        show_default="local",
+        help="Inventories by name or path, or groups of them; several are worked on at once.",
+    ),
+]
 Pin = Annotated[
     str | None,
     typer.Option(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddops.cli.options import BoxName, Json, Override, Quiet, Verbose
+from ddops.cli.options import BoxNames, Json, Override, Quiet, Verbose
 from ddops.cli.output import Output, table
+from ddops.cli.several import each, one, several, show
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def plan(
-    box: BoxName = "local",
+    boxes: BoxNames = None,
     override: Override = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -28,14 +29,29 @@ def plan(
     \b
     Example:
       ddops plan local
+      ddops plan b300-a b300-b
     """
     from ddops.flows.plan import plan as make
     from ddops.flows.site import opened
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
-    with opened(box, overrides=override) as site:
+    if names := several(boxes):
+        show(out, each("plan", names, overriding(override), out), line)
+    with opened(one(boxes), overrides=override) as site:
         planned = make(site)
         out.result(as_data(planned), draw(planned, site.place, arguments=True))
+
+
+def line(planned: Mapping[str, Any]) -> str:
+    """A plan in a few words, for a table of several boxes."""
+    if not planned["commands"]:
+        return "nothing to change"
+    return f"{len(planned['commands'])} changes, {planned['bytes'] / 1e6:.1f} MB to fetch"
+
+
+def overriding(rules: Sequence[str] | None) -> list[str]:
+    """The same rules for every box."""
+    return [word for rule in rules or () for word in ("--override", rule)]
 
 
 def as_data(planned: Plan) -> dict[str, Any]:

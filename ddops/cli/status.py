@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ddops.cli.options import BoxName, Json, Quiet, Verbose
+from ddops.cli.options import BoxNames, Json, Quiet, Verbose
 from ddops.cli.output import Output, table
+from ddops.cli.several import each, one, several, show
 from ddops.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def status(
-    box: BoxName = "local", json: Json = False, quiet: Quiet = False, verbose: Verbose = False
+    boxes: BoxNames = None, json: Json = False, quiet: Quiet = False, verbose: Verbose = False
 ) -> None:
     """Say how the service is, and where it differs from the inventory.
 
@@ -26,15 +28,24 @@ def status(
     \b
     Example:
       ddops status local
+      ddops status b300-a b300-b
     """
     from ddops.flows.site import opened
     from ddops.flows.status import status as ask
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
-    with opened(box) as site:
+    if names := several(boxes):
+        show(out, each("status", names, (), out), _line)
+    with opened(one(boxes)) as site:
         seen = ask(site)
     out.result({"ready": seen.ready, **seen.model_dump(mode="json")}, _draw(seen))
     raise typer.Exit(0 if seen.ready else ServiceError.exit_code)
+
+
+def _line(seen: Mapping[str, Any]) -> str:
+    model = f", {seen['model']}" if seen["model"] else ""
+    drift = f", {len(seen['drift'])} differ from the inventory" if seen["drift"] else ""
+    return f"{seen['service']['state']}, {seen['health']['status']}{model}{drift}"
 
 
 def _draw(seen: Status) -> RenderableType:

@@ -5,6 +5,7 @@ The user's own known_hosts is asked too; nothing is ever written there.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -61,7 +62,16 @@ class KnownHosts(MissingHostKeyPolicy):
         )
 
     def _record(self, hostname: str, key: PKey) -> None:
-        """One line for this name, whatever stood there."""
+        """One line for this name, whatever stood there. Others may be recording theirs."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            self._rewrite(hostname, key)
+        finally:
+            os.close(folder)
+
+    def _rewrite(self, hostname: str, key: PKey) -> None:
         text = self.path.read_text("utf-8") if self.path.exists() else ""
         kept = [line for line in text.splitlines() if line.split(" ", 1)[0] != hostname]
         line = f"{hostname} {key.get_name()} {key.get_base64()}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from ddops.spec.base import Word
 from ddops.spec.deployment import Deployment
+
+Group = Annotated[str, Field(pattern=r"^\w[\w-]*$")]
 
 
 class Reach(Word):
@@ -32,6 +34,7 @@ class Box(Word):
 
     name: str
     about: str = ""
+    groups: tuple[Group, ...] = ()  # names by which it is meant together with others
     reach: Reach = Reach()
     state_dir: str | None = None  # None: the user's data folder; holds weights, units, logs
     python: str | None = None  # on a box behind ssh: the interpreter that has ddops and the engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -23,7 +24,7 @@ Step = str | int
 
 def load_box(name: str, *, folder: Path | None = None) -> Box:
     """The inventory `name`: a path, or a file of `folder`/inventories, or a shipped one."""
-    path = Path(name) if _is_path(name) else _inventory(name, folder or Path.cwd())
+    path = Path(name) if is_path(name) else _inventory(name, folder or Path.cwd())
     return read(path, Box, name=path.stem)
 
 
@@ -31,6 +32,22 @@ def boxes(folder: Path) -> dict[str, Path]:
     """Every inventory by name; those of `folder` hide shipped ones of the same name."""
     homes = (shipped("inventories"), folder / "inventories")
     return {path.stem: path for home in homes for path in sorted(home.glob("*.yaml"))}
+
+
+def is_path(name: str) -> bool:
+    return "/" in name or name.endswith((".yaml", ".yml"))
+
+
+def no_box(name: str, known: Iterable[str], groups: Iterable[str] = ()) -> UsageError:
+    near = difflib.get_close_matches(name, [*known, *groups], n=1)
+    lines = {"known boxes": sorted(known), "known groups": sorted(groups)}
+    return UsageError(
+        f"there is no box `{name}`",
+        detail="\n".join(f"{what}: {', '.join(names)}" for what, names in lines.items() if names),
+        hint=f"did you mean `{near[0]}`?"
+        if near
+        else f"write inventories/{name}.yaml; {_example()}",
+    )
 
 
 def read(path: Path, model: type[W], **given: object) -> W:
@@ -60,22 +77,11 @@ def parse(text: str, model: type[W], file: str, **given: object) -> W:
         raise source.explain(error) from None
 
 
-def _is_path(name: str) -> bool:
-    return "/" in name or name.endswith((".yaml", ".yml"))
-
-
 def _inventory(name: str, folder: Path) -> Path:
     known = boxes(folder)
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
-    raise UsageError(
-        f"there is no box `{name}`",
-        detail=f"known boxes: {', '.join(sorted(known))}",
-        hint=f"did you mean `{near[0]}`?"
-        if near
-        else f"write inventories/{name}.yaml; {_example()}",
-    )
+    raise no_box(name, known)
 
 
 def _example() -> str:

@@ -28,6 +28,8 @@ class Site:
     operator: Operator
     box: Box
     standin: Path = STANDIN
+    name: str = "b300"
+    groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         paths = f"{self.standin}:{ROOT}"
@@ -46,22 +48,23 @@ class Site:
             "ready_timeout_s": 20,
         }
         about = {
+            "groups": list(self.groups),
             "reach": {"via": "ssh", "host": self.box.address, "user": "root"},
             "python": "/srv/python",
             "deployment": {**deployment, **changes},
         }
-        path = self.operator.home / "inventories" / "b300.yaml"
+        path = self.operator.home / "inventories" / f"{self.name}.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(yaml.safe_dump(about), "utf-8")
 
     def ddops(self, *words: str) -> Done:
         verb, *rest = words
-        return run_here([verb, "b300", *rest], self.operator.home, self.environment)
+        return run_here([verb, self.name, *rest], self.operator.home, self.environment)
 
     def start(self, verb: str, *words: str) -> subprocess.Popen[str]:
         """The same in a process of its own, which can be killed."""
         return subprocess.Popen(
-            [sys.executable, "-m", "ddops", verb, "b300", *words],
+            [sys.executable, "-m", "ddops", verb, self.name, *words],
             cwd=self.operator.home,
             env=self.environment,
             stdin=subprocess.DEVNULL,
