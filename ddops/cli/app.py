@@ -18,6 +18,7 @@ from ddops.cli.deploy import deploy
 from ddops.cli.env import env
 from ddops.cli.explain import explain
 from ddops.cli.history import history
+from ddops.cli.init import init
 from ddops.cli.inspect import inspect
 from ddops.cli.logs import logs
 from ddops.cli.model import model
@@ -31,6 +32,7 @@ from ddops.cli.stop import stop
 from ddops.errors import DdopsError, UsageError
 
 VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
+    init,
     inspect,
     check,
     env,

@@ -51,7 +51,12 @@ def opened(
 
     `overrides`: rules that must not speak. They join the deployment, so they are recorded with it.
     """
-    box = _overriding(load_box(name), overrides or ())
+    with reached(_overriding(load_box(name), overrides or ()), pin=pin) as site:
+        yield site
+
+
+@contextmanager
+def reached(box: Box, *, pin: str | None = None) -> Iterator[Site]:
     host = open_host(box, pin=pin)
     try:
         yield Site(host, box)

@@ -6,11 +6,9 @@ import json
 import re
 import shlex
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from ddops.errors import SpecError
+from ddops.render.template import fill
 from ddops.spec.observed import SupervisorKind
-from ddops.spec.shipped import shipped
 from ddops.spec.unit import Unit
 
 
@@ -18,7 +16,7 @@ def render_unit(unit: Unit, kind: SupervisorKind) -> str:
     if kind == "background":
         return _json(unit)
     needed = (*unit.argv, unit.workdir, unit.env_file)
-    return _template(
+    return fill(
         "systemd/engine.service.j2",
         unit=unit,
         user_manager=kind == "systemd-user",
@@ -35,7 +33,7 @@ def render_env(variable: str | None, api_key: str | None) -> str:
         raise SpecError("the API key must be one line of printable ASCII")
     if api_key is not None and set(api_key) & set("\"'\\$` "):
         raise SpecError("the API key must not hold quotes, backslashes, `$` or spaces")
-    return _template("env/service.env.j2", variable=variable, api_key=api_key)
+    return fill("env/service.env.j2", variable=variable, api_key=api_key)
 
 
 def _json(unit: Unit) -> str:
@@ -55,26 +53,6 @@ KEEPER_FIELDS = {
     "final_exit_codes",
 }
 """What `host/keeper.py` reads; the rest is for systemd."""
-
-
-def _template(name: str, **values: object) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(shipped("templates")),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["quoted"] = quoted
-    environment.filters["seconds"] = lambda number: f"{number:g}"
-    return environment.get_template(name).render(values)
-
-
-def quoted(word: str) -> str:
-    """One word of ExecStart: systemd expands `%` and `$`, and splits at spaces."""
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    plain = escaped and not set(escaped) & set(" \t\"'\\;")
-    return escaped if plain else f'"{escaped}"'
 
 
 def argv_of(text: str, kind: SupervisorKind) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,7 +10,8 @@ from ddops.engines.base import Paths
 from ddops.engines.options import Options
 from ddops.rules.memory import need
 from ddops.spec.deployment import Deployment, Weights
-from ddops.spec.observed import Holding, Observed
+from ddops.spec.hardware import Hardware
+from ddops.spec.observed import Gpu, Holding, Observed
 from ddops.spec.shape import DrafterShape, Method, Shape
 from ddops.spec.situation import Fabric, Link, Situation
 from ddops.spec.software import Software
@@ -57,8 +59,8 @@ def situate(deployment: Deployment, seen: Seen, paths: Paths) -> Situation:
         capability=first.compute_capability if first else None,
         mixed=len({(gpu.name, gpu.memory_mib) for gpu in box.gpus}) > 1,
         mig=any(state.mig for state in box.hardware.states),
-        link=_link(box),
-        fabric=_fabric(box),
+        link=link_of(box.gpus, box.hardware),
+        fabric=fabric_of(box.hardware),
         family=shape.family if shape else None,
         attention=shape.attention if shape else None,
         experts=shape.experts if shape else None,
@@ -82,22 +84,22 @@ def _use(deployment: Deployment, box: Observed) -> int:
     return min(len(box.gpus), 1) if deployment.engine == "ddtree" else len(box.gpus)
 
 
-def _link(box: Observed) -> Link:
-    if len(box.gpus) < 2:
+def link_of(gpus: Sequence[Gpu], hardware: Hardware) -> Link:
+    if len(gpus) < 2:
         return "alone"
-    joined = box.hardware.topology.joined
+    joined = hardware.topology.joined
     return "unknown" if joined == "alone" else joined  # several GPUs, and no table of links
 
 
-def _fabric(box: Observed) -> Fabric:
-    """Ready when every GPU has joined; else what the first that has not is doing."""
-    states = [state.fabric for state in box.hardware.states]
-    if not states or not any(states):
+def fabric_of(hardware: Hardware) -> Fabric:
+    """Ready when every GPU has joined it."""
+    states = [state.fabric for state in hardware.states]
+    if not any(states):
         return "absent"
-    late = next((one for one in states if one is None or not one.ready), None)
     if all(one is not None and one.ready for one in states):
         return "ready"
-    return "starting" if late is not None and late.state == "in progress" else "failed"
+    joining = any(one is not None and one.state == "in progress" for one in states)
+    return "starting" if joining else "failed"
 
 
 def _drafter(deployment: Deployment, seen: Seen) -> DrafterShape | None:

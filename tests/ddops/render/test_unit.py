@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from jinja2 import UndefinedError
 
-from ddops.errors import SpecError
-from ddops.host.keeper import Orders
-from ddops.render import unit as rendering
 from ddops.engines.base import Paths
 from ddops.engines.ddtree import DDTREE
-from ddops.render.unit import argv_of, quoted, render_env, render_unit
+from ddops.errors import SpecError
+from ddops.host.keeper import Orders
+from ddops.render.template import fill, quoted
+from ddops.render.unit import argv_of, render_env, render_unit
 from ddops.spec.deployment import Deployment
 from ddops.spec.load import load_box
 from ddops.spec.unit import Unit
@@ -162,7 +162,7 @@ def test_the_keepers_unit_is_exactly_what_the_keeper_reads() -> None:
 
 def test_a_variable_that_is_not_given_is_an_error() -> None:
     with pytest.raises(UndefinedError):
-        rendering._template("systemd/engine.service.j2", user_manager=False)
+        fill("systemd/engine.service.j2", user_manager=False)
 
 
 def test_a_key_is_written_for_the_supervisor() -> None:
