@@ -1,4 +1,4 @@
-"""The engine's command line: flags made from the fields of `EngineConfig`, and two commands.
+"""The engine's command line: flags made from the fields of `EngineConfig`, and three commands.
 
 Neither torch nor the web server is imported before a command needs it.
 """
@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ddtree import __version__
 from ddtree.config import EngineConfig
+from ddtree.train import command as training
 
 BAD_ARGUMENTS, PORT_IN_USE, INTERRUPTED = 2, 5, 130
 
@@ -41,6 +42,7 @@ EPILOG = """\
 examples:
   python -m ddtree serve --model model.gguf --mode ddtree --drafter bundled --budget 16
   python -m ddtree generate --model model.gguf --max-tokens 64 "def fibonacci(n):"
+  python -m ddtree train --model model.gguf --out run
 
 exit codes: 0 done, or drained after SIGTERM; 1 the engine died; 2 bad arguments; 3 model or
 drafter cannot be loaded; 4 out of memory; 5 the port is in use; 130 interrupted
@@ -50,6 +52,8 @@ drafter cannot be loaded; 4 out of memory; 5 the port is in use; 130 interrupted
 def main(argv: Sequence[str] | None = None) -> int:
     parser, commands = _parsers()
     given = parser.parse_args(argv)
+    if given.command == "train":
+        return _train(given)
     config_fields = {field.name: getattr(given, field.name) for field in fields(EngineConfig)}
     try:
         config = EngineConfig(**config_fields)
@@ -104,6 +108,12 @@ def _generate(config: EngineConfig, given: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
+def _train(given: argparse.Namespace) -> int:
+    from ddtree.server.texts import load_texts
+
+    return training.run(given, load_texts)
+
+
 def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
     parser = argparse.ArgumentParser(
         prog="python -m ddtree",
@@ -120,6 +130,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
             _add_flag(one, field)
     _add_serve_flags(serve)
     _add_generate_flags(generate)
+    training.add_flags(chosen.add_parser("train", help="make a drafter for a target"))
     return parser, {"serve": serve, "generate": generate}
 
 
