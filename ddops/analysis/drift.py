@@ -84,11 +84,12 @@ def _lines(new: Sequence[str], old: Sequence[str]) -> list[Drift]:
     there = {_key(line): line for line in old if _key(line)}
     pairs = [(line, there.pop(_key(line))) for line in new if _key(line) in there]
     paired = {line for pair in pairs for line in pair}
-    pairs += zip_longest(*([x for x in side if x not in paired] for side in (new, old)))
+    left, right = ([line for line in side if line not in paired] for side in (new, old))
+    pairs += zip_longest(left, right, fillvalue="")
     return [
-        _drift("unit", _key(wanted or found or "") or "line", a, b)
+        _drift("unit", _key(wanted or found) or "line", a, b)
         for wanted, found in pairs
-        for a, b in _words((wanted or "").split(), (found or "").split())
+        for a, b in _words(wanted.split(), found.split())
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ddops.cli.options import BoxName
+from ddops.cli.output import Output
 
 
 def logs(
@@ -22,6 +23,8 @@ def logs(
 ) -> None:
     """Print what the service wrote.
 
+    Followed, a box that reboots is waited for. Ctrl-C ends the following, not the service.
+
     \b
     Example:
       ddops logs local -f
@@ -30,7 +33,8 @@ def logs(
     from ddops.flows.site import opened
 
     with opened(box) as site:
-        texts = flow.follow(site, lines) if follow else [flow.log_tail(site.host, site.box, lines)]
+        last = flow.log_tail
+        texts = flow.follow(site, lines, Output()) if follow else [last(site.host, site.box, lines)]
         with suppress(KeyboardInterrupt):  # the way to end it, so no error
             for text in texts:
                 sys.stdout.write(text)

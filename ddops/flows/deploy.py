@@ -37,9 +37,9 @@ def deploy(site: Site, plan: Plan, voice: Voice) -> Deployed:
                 do(command)
             seen = gate.wait(site, wish, voice)
             answer = smoke.ask(site, wish)
+            prove(site, wish, plan)
         except DdopsError as verdict:
             raise put_back(site, plan.seen.service, verdict, voice) from None
         assert seen.pid is not None, "a service that passed its gate has a process"
-        prove(site, wish, plan)
     url = base_url(wish.serving)
     return Deployed(base_url=url, pid=seen.pid, changed=len(plan.commands), answer=answer)

@@ -31,6 +31,7 @@ MEANING = {
 TAIL = 30  # lines of log in a verdict
 _POLL_S = 0.15
 _LONGEST_POLL_S = 1.0  # asking costs processor time, which a loading model on a CPU needs
+_SEEN_WITHIN_S = 1.0  # a connection breaks before its process has ended
 _QUEUED_S = 2.0  # systemd may still say `inactive` while the start job waits in its queue
 
 
@@ -39,14 +40,16 @@ def wait(site: Site, deployment: Deployment, voice: Voice) -> Service:
     serving, engine = deployment.serving, ENGINES[deployment.engine]
     url, key = way_to(site.host, serving), api_key(site.host, serving)
     machine = look_system(site.host, site.place)
-    began, status = time.monotonic(), ""
+    began, status, answered = time.monotonic(), "", False
     with voice.step(f"wait for {deployment.model.name} to generate its first token"):
         while True:
             seen = look_service(site.host, site.place, machine)
             elapsed = time.monotonic() - began
             if _ended(seen, elapsed):
-                raise _dead(site, seen, elapsed)
+                when = "answered, then died" if answered else "died"
+                raise _dead(site, seen, f"{when} after {elapsed:.1f} s")
             answer = health.look(url, key, engine)
+            answered = answered or answer.alive
             if answer.ready:
                 return seen
             if answer.status != status:
@@ -66,12 +69,23 @@ def _ended(seen: Service, elapsed: float) -> bool:
     return seen.state in ("failed", "stopped", "absent") or seen.restarts > 0
 
 
-def _dead(site: Site, seen: Service, elapsed: float) -> ServiceError:
+def ended(site: Site, when: str) -> ServiceError | None:
+    """The verdict, if the service that was ready has ended; it may take a moment to be seen."""
+    until = time.monotonic() + _SEEN_WITHIN_S
+    while time.monotonic() < until:
+        seen = site.service()
+        if _ended(seen, _QUEUED_S + 1):
+            return _dead(site, seen, when)
+        time.sleep(_POLL_S)
+    return None
+
+
+def _dead(site: Site, seen: Service, when: str) -> ServiceError:
     code = seen.exit_code
     meaning, hint = MEANING.get(code or 0, ("the service ended", None))
     what = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
     return ServiceError(
-        f"the service of box `{site.box.name}` died after {elapsed:.1f} s: {meaning} ({what})",
+        f"the service of box `{site.box.name}` {when}: {meaning} ({what})",
         detail=_tail(site),
         hint=(hint or "`ddops logs {box} -n 200` shows more").format(box=site.box.name),
     )

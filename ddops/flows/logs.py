@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from ddops.errors import HostError
 from ddops.flows.site import Site
+from ddops.flows.voice import Voice
 from ddops.host.base import Host
 from ddops.spec.box import Box
-from ddops.spec.command import Run
+from ddops.spec.command import Result, Run
 from ddops.spec.observed import Service
 from ddops.spec.place import Place
 
+Ask = Callable[[Run], Result]
+
 _POLL_S = 0.5
+_AWAY_S = 2.0  # between two tries to reach a box that went away
 
 
 def log_tail(host: Host, box: Box, lines: int = 50) -> str:
@@ -21,42 +26,64 @@ def log_tail(host: Host, box: Box, lines: int = 50) -> str:
     return host.run(_last(site.service(), site.place, lines)).stdout
 
 
-def follow(site: Site, lines: int) -> Iterator[str]:
-    """The last lines, then new text for ever. By asking again: it works over any host."""
+def follow(site: Site, lines: int, voice: Voice) -> Iterator[str]:
+    """The last lines, then new text for ever. By asking again: it works over any host.
+
+    A box that goes away, for a reboot perhaps, is waited for.
+    """
     seen, place = site.service(), site.place
+
+    def ask(command: Run) -> Result:
+        return _patiently(site, command, voice)
+
     if seen.kind == "background":
-        yield from _follow_file(site, place, lines)
+        yield from _follow_file(ask, place, lines)
     else:
-        yield from _follow_journal(site, seen, lines)
+        yield from _follow_journal(ask, seen, place, lines)
 
 
-def _follow_file(site: Site, place: Place, lines: int) -> Iterator[str]:
-    size = _size(site, place.log_file)
-    yield site.host.run(Run(argv=("tail", "-n", str(lines), place.log_file), why="log")).stdout
+def _patiently(site: Site, command: Run, voice: Voice) -> Result:
+    told = ""
+    while True:
+        try:
+            return site.host.run(command)
+        except HostError as error:
+            if error.subject != told:
+                told = error.subject
+                voice.warn(f"{told}; waiting for it")
+            time.sleep(_AWAY_S)
+
+
+def _follow_file(ask: Ask, place: Place, lines: int) -> Iterator[str]:
+    size = _size(ask, place.log_file)
+    yield ask(Run(argv=("tail", "-n", str(lines), place.log_file), why="log")).stdout
     while True:
         time.sleep(_POLL_S)
-        now = _size(site, place.log_file)
+        now = _size(ask, place.log_file)
         start = 0 if now < size else size  # a new file after the old one reached its cap
         if now > start:
             tail = Run(argv=("tail", "-c", f"+{start + 1}", place.log_file), why="log")
-            yield site.host.run(tail).stdout
+            yield ask(tail).stdout
         size = now
 
 
-def _follow_journal(site: Site, seen: Service, lines: int) -> Iterator[str]:
-    command = _journal(seen, site.place, ("-n", str(lines), "--show-cursor"))
+def _follow_journal(ask: Ask, seen: Service, place: Place, lines: int) -> Iterator[str]:
+    command = _journal(seen, place, ("-n", str(lines), "--show-cursor"))
     while True:
-        text, _, cursor = site.host.run(command).stdout.rpartition("-- cursor: ")
+        said = ask(command)
+        text, _, cursor = said.stdout.rpartition("-- cursor: ")
         if text:
             yield text
         time.sleep(_POLL_S)
         if cursor.strip():
             after = ("--show-cursor", f"--after-cursor={cursor.strip()}")
-            command = _journal(seen, site.place, after)
+            command = _journal(seen, place, after)
+        elif not said.ok:  # a journal in memory begins anew at each boot
+            command = _journal(seen, place, ("--boot", "--show-cursor"))
 
 
-def _size(site: Site, path: str) -> int:
-    said = site.host.run(Run(argv=("stat", "-c", "%s", path), why="log")).stdout
+def _size(ask: Ask, path: str) -> int:
+    said = ask(Run(argv=("stat", "-c", "%s", path), why="log")).stdout
     return int(said or 0)
 
 

@@ -59,10 +59,9 @@ def rollback(planned: Rollback, voice: Voice) -> smoke.Answer:
                 do(command)
             gate.wait(site, deployment, voice)
             answer = smoke.ask(site, deployment)
+            keep(site, site.generations().model_copy(update={"current": planned.wanted.number}))
         except DdopsError as verdict:
             raise put_back(site, planned.seen.service, verdict, voice) from None
-        kept = site.generations()
-        keep(site, kept.model_copy(update={"current": planned.wanted.number}))
     return answer
 
 

@@ -9,6 +9,7 @@ import httpx
 from ddops.errors import ServiceError
 from ddops.facts import health
 from ddops.facts.look import api_key, way_to
+from ddops.flows import gate
 from ddops.flows.site import Site
 from ddops.spec.base import Word
 from ddops.spec.deployment import Deployment
@@ -37,7 +38,8 @@ def ask(site: Site, deployment: Deployment) -> Answer:
         try:
             answer = session.post("/v1/chat/completions", json=question)
         except httpx.TransportError as error:
-            raise _wrong(site, f"no answer: {error or type(error).__name__}") from None
+            died = gate.ended(site, "was ready, then died at its first question")
+            raise died or _wrong(site, f"no answer: {error or type(error).__name__}") from None
     if answer.status_code != 200:
         raise _wrong(site, f"it answers {answer.status_code}: {answer.text[:500]}")
     return _read(site, answer)

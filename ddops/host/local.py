@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -120,7 +121,9 @@ class Local:
         try:
             atomic.write(Path(command.path), command.text.encode(), command.mode)
         except OSError as error:
-            raise StepError(f"{command.path} cannot be written: {error.strerror}") from error
+            room = "free some space there" if error.errno == errno.ENOSPC else None
+            why = f"{command.path} cannot be written: {error.strerror}"
+            raise StepError(why, hint=room) from error
 
 
 def _finish(process: subprocess.Popen[str], command: Run) -> tuple[str, str]:

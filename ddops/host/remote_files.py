@@ -70,7 +70,9 @@ def put(sh: Sh, command: Put) -> None:
         _PUT, command.path, f"{command.mode:o}", str(len(data)), stdin=data, sudo=command.sudo
     )
     if said.code:
-        raise StepError(f"{command.path} cannot be written: {_last(said)}")
+        why = _last(said)
+        room = "free some space there" if "No space" in why else None
+        raise StepError(f"{command.path} cannot be written: {why}", hint=room)
 
 
 def fetch(sh: Sh, command: Fetch, progress: Progress) -> None:

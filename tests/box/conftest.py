@@ -47,9 +47,13 @@ def equipped() -> Iterator[Box]:
 
 @pytest.fixture
 def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Operator:
+    return operating(tmp_path, monkeypatch)
+
+
+def operating(home: Path, patch: pytest.MonkeyPatch) -> Operator:
     """Whoever runs ddops, in a home folder of its own: no key, no agent of this machine's user."""
     key()  # lies in the real home folder
-    monkeypatch.setenv("DDOPS_TEST_CACHE", str(cache()))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    return Operator(tmp_path)
+    patch.setenv("DDOPS_TEST_CACHE", str(cache()))
+    patch.setenv("HOME", str(home))
+    patch.delenv("SSH_AUTH_SOCK", raising=False)
+    return Operator(home)

@@ -39,7 +39,10 @@ class Site:
         self.box.write("/root/key", f"{SECRET}\n", 0o600)
         self.inventory()
 
-    def inventory(self, **changes: Any) -> None:
+    def inventory(
+        self, *, reach: dict[str, Any] | None = None, state_dir: str | None = None, **changes: Any
+    ) -> None:
+        """`changes` replace keys of its deployment."""
         deployment: dict[str, Any] = {
             "engine": "ddtree",
             "model": {"name": "stand-in", "weights": {"source": "file:/srv/model.gguf"}},
@@ -49,7 +52,8 @@ class Site:
         }
         about = {
             "groups": list(self.groups),
-            "reach": {"via": "ssh", "host": self.box.address, "user": "root"},
+            "reach": {"via": "ssh", "host": self.box.address, "user": "root", **(reach or {})},
+            "state_dir": state_dir,
             "python": "/srv/python",
             "deployment": {**deployment, **changes},
         }

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from paramiko import Channel
 
 from ddops.errors import CheckError, HostError
 from ddops.flows.lock import locked
@@ -117,7 +118,7 @@ def test_a_holder_that_went_silent_loses_it_and_is_stopped(
         assert caught.value.detail == "the other"
 
 
-def _unreachable() -> None:
+def _unreachable() -> Channel:
     raise HostError("no way")
 
 

@@ -106,6 +106,21 @@ def test_a_service_that_never_becomes_ready_is_told_apart(machine: Machine) -> N
     assert "raise `ready_timeout_s`" in done.stderr
 
 
+def test_one_that_listens_and_then_dies_is_told_apart(machine: Machine) -> None:
+    machine.behave(never_ready=True, dies_s=1.0)
+    done = machine.ddops("deploy", "stand", "--yes")
+    assert done.returncode == 8
+    assert "answered, then died after" in done.stderr
+
+
+def test_one_that_dies_at_its_first_question_is_told_apart(machine: Machine) -> None:
+    machine.behave(dies_asked=True)
+    done = machine.ddops("deploy", "stand", "--yes")
+    assert done.returncode == 8
+    assert "was ready, then died at its first question: the engine crashed" in done.stderr
+    assert "the stand-in gives up on purpose" in done.stderr
+
+
 def test_an_empty_answer_fails_the_smoke_test(machine: Machine) -> None:
     machine.behave(say=" ")
     done = machine.ddops("deploy", "stand", "--yes")

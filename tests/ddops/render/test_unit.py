@@ -113,7 +113,7 @@ def test_a_system_unit_is_hardened_and_gives_up_where_a_restart_is_vain() -> Non
         "Restart=on-failure",
         "RestartPreventExitStatus=2 3 4 5",
         "StartLimitBurst=5",
-        "TimeoutStartSec=300",
+        "TimeoutStartSec=330",
         "EnvironmentFile=/tmp/env",
         'Environment="XDG_CACHE_HOME=/var/cache/x y"',
         "ProtectSystem=strict",

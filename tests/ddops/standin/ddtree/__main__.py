@@ -1,7 +1,8 @@
 """A stand-in for the engine: the same command line and HTTP seam, no model, starts in 0.1 s.
 
-It behaves as `behave.json` in its working folder says: `exit` (code; `only_mode`), `after_s`,
-`never_ready`, `deaf` (ignores SIGTERM), `say` (the answer's text), `spawn` (leaves a child behind).
+It behaves as `behave.json` in its working folder says: `exit` (code), `after_s`, `never_ready`,
+`deaf` (ignores SIGTERM), `say` (the answer's text), `spawn` (leaves a child behind), `dies_s` (so
+long after it listens), `dies_asked` (at the first question); with `only_mode`, only in that mode.
 """
 
 import argparse
@@ -48,6 +49,8 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404, {})
 
     def do_POST(self) -> None:
+        if self.behaviour.get("dies_asked"):
+            give_up(1)
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         key = os.environ.get("DDTREE_API_KEY")
         if key and self.headers.get("authorization") != f"Bearer {key}":
@@ -74,6 +77,12 @@ class Handler(BaseHTTPRequestHandler):
         sys.stderr.write(f"{format % args}\n")
 
 
+def give_up(code: int) -> None:
+    sys.stderr.write("the stand-in gives up on purpose\n")
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def notify() -> None:
     address = os.environ.get("NOTIFY_SOCKET")
     if address:
@@ -85,15 +94,16 @@ def main() -> None:
     options = arguments()
     said = Path("behave.json")
     behaviour = json.loads(said.read_text("utf-8")) if said.exists() else {}
+    if behaviour.get("only_mode", options.mode) != options.mode:
+        behaviour = {}
     sys.stdout.write(f"stand-in serves {options.model} in mode {options.mode}\n")
     sys.stdout.flush()
     if behaviour.get("spawn"):
         child = subprocess.Popen(["sleep", "600"])
         Path("spawned.pid").write_text(str(child.pid), "utf-8")
-    if "exit" in behaviour and behaviour.get("only_mode", options.mode) == options.mode:
+    if "exit" in behaviour:
         time.sleep(behaviour.get("after_s", 0.0))
-        sys.stderr.write("the stand-in gives up on purpose\n")
-        os._exit(behaviour["exit"])
+        give_up(behaviour["exit"])
     Handler.behaviour, Handler.options = behaviour, options
     server = ThreadingHTTPServer((options.host, options.port), Handler)
 
@@ -102,6 +112,8 @@ def main() -> None:
             threading.Thread(target=server.shutdown).start()
 
     signal.signal(signal.SIGTERM, end)
+    if "dies_s" in behaviour:
+        threading.Timer(behaviour["dies_s"], give_up, (1,)).start()
     if not behaviour.get("never_ready"):
         notify()
     server.serve_forever(poll_interval=0.02)
