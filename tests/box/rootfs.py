@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 PACKAGES = (
+    "aria2",
     "ca-certificates",
     "curl",
     "dbus",

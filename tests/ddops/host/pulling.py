@@ -85,9 +85,10 @@ class World:
 
 
 @contextmanager
-def worlds(folder: Path) -> Iterator[World]:
+def worlds(folder: Path, address: str = "127.0.0.1") -> Iterator[World]:
+    """`address` is where they listen."""
     store = Files({f"/{name}": data for name, data in FILES.items()}, signed_s=60)
-    with serve(store), serve_hub(Hub(dict(FILES), sign=store.sign)) as hub:
+    with serve(store, address), serve_hub(Hub(dict(FILES), sign=store.sign), address) as hub:
         yield World(hub, store, folder)
 
 

@@ -1,0 +1,98 @@
+"""Weights of a hub on a bare box behind SSH: this machine asks and drives, the box downloads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.box.box import Box
+from tests.box.operator import Operator
+from tests.box.site import Site
+from tests.ddops.host.pulling import BIG, FILES, MB, World, watching, worlds
+from tests.ddops.machine import Done, run_here
+from tests.ddops.sources import COMMIT
+
+SOURCE = f"hf:org/tiny@{COMMIT}"
+WHERE = "/srv/w"
+TOKEN = "hf_s3cret"
+
+
+@dataclass
+class Fetching:
+    site: Site
+    world: World
+
+    def ddops(self, verb: str, *more: str) -> Done:
+        words = ("model", verb, SOURCE, "--box", "b300", "--to", WHERE, *more)
+        hub = {"HF_ENDPOINT": self.world.hub.url, "HF_TOKEN": TOKEN}
+        hub["HF_HOME"] = str(self.site.operator.home / "hf")
+        return run_here(words, self.site.operator.home, {**self.site.environment, **hub})
+
+    def must(self, verb: str, *more: str) -> Done:
+        done = self.ddops(verb, *more)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def assert_there(self) -> None:
+        box = self.site.box
+        for name, data in self.world.hub.files.items():
+            assert (box.root / WHERE[1:] / name).read_bytes() == data
+        assert box.must("sh", "-c", f"find {WHERE} -name '*.part*' -o -name ddops") == ""
+        assert box.run("pgrep", "-x", "aria2c").returncode == 1
+
+
+@pytest.fixture
+def fetching(box: Box, operator: Operator) -> Iterator[Fetching]:
+    with worlds(Path(WHERE), box.gateway) as world:
+        yield Fetching(Site(operator, box), world)
+
+
+def test_a_bare_box_downloads_over_many_connections_and_never_sees_the_token(
+    fetching: Fetching,
+) -> None:
+    world, box = fetching.world, fetching.site.box
+    world.hub.gated = True
+    world.serve({**FILES, "model-1.safetensors": BIG * 2}, rate=MB)
+    seen: list[str] = []
+    with watching(lambda: seen.append(box.must("ps", "axww", "-o", "args"))):
+        fetching.must("fetch")
+    fetching.assert_there()
+    assert "aria2c --conf-path" in "".join(seen)
+    assert "s3cret" not in "".join(seen)
+    assert {one.authorization for one in world.store.asked} == {None}
+    assert "right: /srv/w, 3 files" in fetching.must("verify").stdout
+    world.store.asked.clear()
+    assert "nothing to fetch" in fetching.must("fetch").stdout
+    assert world.store.asked == []
+
+
+def test_a_broken_link_costs_no_more_than_a_second_of_work(fetching: Fetching) -> None:
+    world, box = fetching.world, fetching.site.box
+    world.serve({"model-1.safetensors": BIG * 2}, rate=MB // 4)
+    cut = threading.Thread(target=_cut, args=(box, world, 2 * MB))
+    cut.start()
+    fetching.must("fetch")  # a new connection, a new aria2c, which goes on
+    cut.join()
+    fetching.assert_there()
+    assert world.store.sent < len(BIG) * 2 + 4 * MB
+
+
+def test_a_box_with_neither_aria2_nor_python_says_what_to_install(fetching: Fetching) -> None:
+    fetching.site.box.must("rm", "/usr/bin/aria2c", "/srv/python")
+    done = fetching.ddops("fetch")
+    assert done.returncode == 6
+    assert "aria2 is not installed there" in done.stderr
+    assert "hint: `apt-get install aria2` on the box" in done.stderr
+
+
+def _cut(box: Box, world: World, after: int) -> None:
+    """As when the cable is pulled: the sessions are gone, nobody says goodbye."""
+    until = time.monotonic() + 30
+    while world.store.sent < after and time.monotonic() < until:
+        time.sleep(0.01)
+    box.run("pkill", "-KILL", "-f", "^sshd: root")
