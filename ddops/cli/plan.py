@@ -67,6 +67,7 @@ def as_data(planned: Plan) -> dict[str, Any]:
             for c in planned.commands
         ],
         "bytes": planned.bytes,
+        "takes_s": planned.takes_s,
         "unit_sha256": planned.rendered.unit_sha256,
         "arguments": [argument.model_dump() for argument in planned.rendered.advised.arguments],
     }
@@ -111,4 +112,4 @@ def _size(command: Command) -> str:
 
 def _time(command: Command) -> str:
     takes_s = getattr(command, "takes_s", None)
-    return f"~{takes_s:.0f}" if takes_s else ""
+    return f"~{takes_s:.0f}" if takes_s and takes_s >= 1 else ""

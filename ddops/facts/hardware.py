@@ -7,6 +7,8 @@ from ddops.host.base import Host
 from ddops.spec.hardware import Hardware
 from ddops.spec.observed import Gpu
 
+_NO_PROGRAM = 127
+
 
 def look(host: Host) -> tuple[tuple[Gpu, ...], Hardware]:
     listed, kernel = host.run(gpu.COMMAND), pci.parse(host.run(pci.COMMAND).stdout)
@@ -17,6 +19,8 @@ def look(host: Host) -> tuple[tuple[Gpu, ...], Hardware]:
     ]
     report, compilers, matrix, manager = said
     complaint = (listed.stdout or listed.stderr).strip()
+    if listed.code == _NO_PROGRAM:
+        complaint = "nvidia-smi is not installed" if kernel.on_bus else ""
     return gpus, Hardware(
         on_bus=kernel.on_bus,
         nodes=kernel.nodes,

@@ -57,6 +57,11 @@ class Plan:
         """To be downloaded, as far as they are known."""
         return sum(one.size or 0 for one in self.packages) + weights.needed(list(self.weights))
 
+    @property
+    def takes_s(self) -> float:
+        """A guess, for what can be guessed: downloads and packages."""
+        return sum(getattr(one, "takes_s", None) or 0.0 for one in self.commands)
+
 
 def plan(site: Site) -> Plan:
     """Raises `CheckError` when the box does not fit, `WeightsError` when the disk is too small."""

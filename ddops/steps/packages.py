@@ -28,7 +28,7 @@ def needs(want: Deployment, seen: Observed | Glimpse, *, pulls: bool) -> list[Ne
     Raises `CheckError` for headers that no package brings.
     """
     found: list[Need] = []
-    if seen.gpus and want.device != "cpu":
+    if seen.gpus and want.device != "cpu" and not _on_processor(seen.python):
         if not _COMPILERS & set(seen.tools):
             found.append(Need("gcc", "Triton compiles a launcher for its first kernel"))
         if seen.python and not seen.python.headers:
@@ -118,6 +118,11 @@ def refused(said: str) -> PackagesError | None:
     else:
         hint = "set it right on the box, then run the same command again"
     return PackagesError(f"apt refuses: {wrong[0]}", detail="\n".join(wrong[1:]) or None, hint=hint)
+
+
+def _on_processor(python: Python | None) -> bool:
+    """A torch without CUDA compiles nothing for a GPU."""
+    return python is not None and python.torch is not None and python.torch_cuda is None
 
 
 def _headers(python: Python) -> str:

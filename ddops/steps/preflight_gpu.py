@@ -28,7 +28,10 @@ def driver(want: Deployment, seen: Glimpse | Observed) -> Verdict:
         return ok("driver", f"{version}, CUDA {newest}")
     if python.torch and python.torch_cuda is None:
         said = f"torch {python.torch} of {python.executable} is built without CUDA"
-        return fail("driver", said, "install torch's build for CUDA, or set `device: cpu`")
+        fix = "install torch's build for CUDA, or set `device: cpu`"
+        if want.engine == "ddtree" and want.device == "auto":
+            return warn("driver", f"{said}: the engine runs on the processor", fix)
+        return fail("driver", said, fix)
     built = python.torch_cuda
     if built and newest and _major(built) > _major(newest):
         return fail(

@@ -33,6 +33,11 @@ dpkg-deb -b tree gcc.deb
 rm -f /etc/apt/sources.list.d/*
 echo 'deb [trusted=yes] file:/srv/debs ./' > /etc/apt/sources.list
 """
+CLOUD_INIT = """#!/bin/sh
+[ "$2" = --wait ] && touch /run/done
+[ -e /run/done ] && { echo status: done; exit 2; }
+echo status: running
+"""
 HOLDER = """#!/usr/bin/python3
 import fcntl, sys, time
 frontend, lists = (open(p, "w") for p in ("/var/lib/dpkg/lock-frontend", "/var/lib/apt/lists/lock"))
@@ -84,6 +89,17 @@ def test_the_download_is_known_once_its_lists_are_there(site: Site) -> None:
     size = int(site.box.must("stat", "-c", "%s", "/srv/debs/gcc.deb"))
     assert install["bytes"] in (size, 0)  # a `file:` source needs no copy
     assert install["takes_s"] >= 2
+
+
+def test_cloud_init_is_waited_for_before_anything_is_installed(site: Site) -> None:
+    """Its own program would be half a minute of packages: this one says what it says."""
+    site.box.write("/usr/bin/cloud-init", CLOUD_INIT, 0o755)
+    titles = [one["line"] for one in json.loads(site.ddops("plan", "--json").stdout)["commands"]]
+    assert "cloud-init status --wait" in titles[0]
+    done = site.ddops("deploy", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.index("wait for cloud-init") < done.stderr.index("install gcc")
+    assert lines(site) == []
 
 
 def test_a_held_lock_is_waited_for_and_its_holder_told(site: Site) -> None:

@@ -9,6 +9,7 @@ import pytest
 from ddops.facts import fabric, gpu, gpu_state, hardware, pci, stock, tools, units
 from ddops.host.local import Local
 from ddops.host.scripted import Scripted
+from ddops.spec.command import Result
 from ddops.spec.hardware import Fabric, Topology
 from ddops.spec.observed import Stored, Units, Venv
 from tests.ddops.facts.recordings import box, recorded
@@ -94,6 +95,13 @@ def test_without_an_answer_of_the_driver_its_complaint_is_kept(name: str) -> Non
     assert (seen.on_bus, seen.nodes) == (8, 0)
     assert seen.complaint == said.strip()
     assert len(host.ran) == 2  # there is nothing more to ask
+
+
+def test_a_driver_that_is_not_installed_is_said_only_where_there_is_a_gpu() -> None:
+    absent = Result(argv=("nvidia-smi",), code=127, stdout="", stderr="not found", seconds=0.0)
+    for on_bus, complaint in ((1, "nvidia-smi is not installed"), (0, None)):
+        host = Scripted({gpu.COMMAND.line: absent, pci.COMMAND.line: "bus\n" * on_bus})
+        assert hardware.look(host)[1].complaint == complaint
 
 
 def test_links_that_differ_are_mixed() -> None:

@@ -52,6 +52,7 @@ def on_gpu(**changes: Any) -> Observed:
         (wish(), on_gpu(tools=("clang",)), False, ["python3.12-dev"]),
         (wish(), on_gpu(python={"headers": True}), False, ["gcc"]),
         (wish(device="cpu"), on_gpu(), False, []),
+        (wish(), on_gpu(python={"headers": False, "torch_cuda": None}), False, []),
         (wish(engine="sglang"), observed(), False, ["libnuma1"]),
         (wish(), observed(), True, ["aria2"]),
     ],

@@ -150,9 +150,12 @@ def test_a_driver_older_than_torchs_cuda_fails() -> None:
     assert judged(glimpse("h200"), wish(device="cpu"))["driver"].state == "ok"
 
 
-def test_torch_without_cuda_fails_beside_a_gpu() -> None:
-    verdict = judged(glimpse("b300", python={"torch_cuda": None}))["driver"]
-    assert (verdict.state, "built without CUDA" in verdict.said) == ("fail", True)
+def test_torch_without_cuda_fails_where_the_gpu_is_wished_and_warns_where_it_is_not() -> None:
+    seen = glimpse("b300", python={"torch_cuda": None})
+    assert judged(seen, wish(device="cuda"))["driver"].state == "fail"
+    verdict = judged(seen)["driver"]
+    assert verdict.state == "warn"
+    assert "built without CUDA: the engine runs on the processor" in verdict.said
 
 
 def test_gpus_without_a_driver_fail_with_its_own_words() -> None:
