@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ddops.cli.env import brought_first, shown_first
 from ddops.cli.options import BoxNames, DryRun, Json, LockWait, Override, Quiet, Verbose, Yes
 from ddops.cli.output import Output
 from ddops.cli.plan import as_data, draw, line, overriding
@@ -49,10 +50,13 @@ def deploy(
         _deploy_each(names, words, out, dry_run=dry_run, yes=yes)
     with opened(one(boxes), overrides=override) as site:
         if dry_run:
-            planned = plan(site)
-            out.result(as_data(planned), draw(planned, site.place, arguments=True))
+            if not shown_first(site, out):
+                planned = plan(site)
+                out.result(as_data(planned), draw(planned, site.place, arguments=True))
             return
         with locked(site, "deploy", wait_s=lock_wait, voice=out):
+            if not brought_first(site, out, yes=yes):
+                return
             planned = plan(site)
             if needs_nothing(planned):
                 out.result({"changed": 0}, f"nothing to change: {_where(site)}")

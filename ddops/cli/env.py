@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ddops.flows.env import Streamed
-    from ddops.spec.environment import Manifest
+    from ddops.flows.site import Site
+    from ddops.spec.environment import Bringing, Manifest
 
 env = typer.Typer(
     name="env",
@@ -49,14 +50,14 @@ def stream(
       ddops env stream .venv b300
       ddops env stream ct200 b300
     """
-    from ddops.flows.env import source_of
+    from ddops.flows.env import arrive, source_of
     from ddops.flows.env import stream as send
     from ddops.flows.lock import locked
     from ddops.flows.site import opened
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
     with source_of(source) as found, opened(target) as site, locked(site, "env stream"):
-        done = send(found, site, out, connections=connections)
+        done = send(found, arrive(found, site, out), out, connections=connections)
     for note in done.notes:
         out.warn(note)
     out.result(_streamed(done), _summary(done))
@@ -98,6 +99,41 @@ def verify(
     with opened(box) as site:
         sound = check(site, out)
     out.result(sound.model_dump(), f"{sound.files} files are what they were when it was proven")
+
+
+def shown_first(site: Site, out: Output) -> bool:
+    """True: an environment has to come first, and that is all the plan there is so far."""
+    from ddops.flows.env import outstanding
+
+    with outstanding(site, out) as wanted:
+        if wanted is None:
+            return False
+        coming = wanted[1].coming(wanted[0].name)
+    command = {"kind": "stream", "line": coming.line, "why": "what the engine runs in"}
+    data = {"commands": [{**command, "bytes": coming.size, "takes_s": None}], "bytes": coming.size}
+    out.result(data, _coming(coming))
+    return True
+
+
+def brought_first(site: Site, out: Output, *, yes: bool) -> bool:
+    """False: the user does not want the environment that the deployment runs in."""
+    from ddops.flows.env import outstanding, stream
+
+    with outstanding(site, out) as wanted:
+        if wanted is None:
+            return True
+        source, arrival = wanted
+        out.show(_coming(arrival.coming(source.name)))
+        if not out.confirm(f"Do this to box `{site.box.name}`?", yes=yes):
+            out.say("nothing was changed")
+            return False
+        for note in stream(source, arrival, out).notes:
+            out.warn(note)
+    return True
+
+
+def _coming(coming: Bringing) -> str:
+    return f"{coming.line}\nthe rest is planned once it is there"
 
 
 def _streamed(done: Streamed) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ddops.cli.env import shown_first
 from ddops.cli.options import BoxNames, Json, Override, Quiet, Verbose
 from ddops.cli.output import Output, table
 from ddops.cli.several import each, one, several, show
@@ -38,8 +39,9 @@ def plan(
     if names := several(boxes):
         show(out, each("plan", names, overriding(override), out), line)
     with opened(one(boxes), overrides=override) as site:
-        planned = make(site)
-        out.result(as_data(planned), draw(planned, site.place, arguments=True))
+        if not shown_first(site, out):
+            planned = make(site)
+            out.result(as_data(planned), draw(planned, site.place, arguments=True))
 
 
 def line(planned: Mapping[str, Any]) -> str:

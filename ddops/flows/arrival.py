@@ -10,7 +10,7 @@ from ddops.facts.look import look_system
 from ddops.flows.site import Site
 from ddops.host.stream import STORE
 from ddops.spec.command import Put, Run
-from ddops.spec.environment import NOTE, Landing, Manifest, Piece
+from ddops.spec.environment import NOTE, Bringing, Landing, Manifest, Piece
 from ddops.steps import environment as steps
 from ddops.steps import relocate
 
@@ -73,6 +73,10 @@ class Arrival:
             why="the environment that was proven takes the place of the one before",
             title=f"switch to environment {self.name}",
         )
+
+    def coming(self, source: str) -> Bringing:
+        lacking = [] if self.there else self.wanted()
+        return Bringing(source=source, path=self.path, size=sum(one.length for one in lacking))
 
     def check(self) -> None:
         """Raises `CheckError` with every reason."""

@@ -86,17 +86,48 @@ def look(source: Source, voice: Voice) -> Manifest:
     return seen
 
 
-def stream(source: Source, site: Site, voice: Voice, *, connections: int) -> Streamed:
-    """Raises `CheckError` with every reason why it would not run there.
-
-    Whatever ends it, a second run sends only what has not arrived.
-    """
-    began = time.monotonic()
+def arrive(source: Source, site: Site, voice: Voice) -> Arrival:
+    """Raises `CheckError` with every reason why it would not run there."""
     arrival = Arrival(site, look(source, voice))
     arrival.check()
+    return arrival
+
+
+@contextmanager
+def outstanding(site: Site, voice: Voice) -> Iterator[tuple[Source, Arrival] | None]:
+    """What the deployment wants to run in, while the box does not: its source and its place.
+
+    A pinned environment that is in use needs no word with its source.
+    """
+    wish = site.box.deployment.environment
+    used = look_landing(site) if wish else None
+    if wish is None or used is None or (wish.identity and _is(wish.identity, used.points_to)):
+        yield None
+        return
+    with source_of(wish.source) as source:
+        arrival = arrive(source, site, voice)
+        if wish.identity and not _is(wish.identity, arrival.seen.identity):
+            raise CheckError(
+                f"the environment of `{wish.source}` is not the one that is wanted",
+                detail=f"it is  {arrival.seen.identity}\nwanted {wish.identity}",
+                hint="set `environment.identity` in the inventory, or remove it",
+            )
+        yield None if arrival.in_use else (source, arrival)
+
+
+def _is(pinned: str, identity: str | None) -> bool:
+    """Both may be shortened."""
+    return identity is not None and pinned[:12] == identity[:12]
+
+
+def stream(
+    source: Source, arrival: Arrival, voice: Voice, *, connections: int = CONNECTIONS
+) -> Streamed:
+    """Whatever ends it, a second run sends only what has not arrived."""
+    began = time.monotonic()
+    site, sent = arrival.site, 0
     if arrival.in_use:
         return Streamed(arrival.seen, arrival.path, changed=False)
-    sent = 0
     with recorded(site, "env stream", [arrival.switch], voice) as do:
         if not arrival.there:
             sent = _bring(source, arrival, voice, connections)

@@ -11,6 +11,7 @@ from ddops.facts import apt
 from ddops.facts.look import api_key, look
 from ddops.flows import model
 from ddops.flows.advise import Advised, advise
+from ddops.flows.arrival import look_landing
 from ddops.flows.site import Site
 from ddops.render.unit import render_env, render_unit
 from ddops.spec.command import Command, Pull, Run
@@ -91,7 +92,7 @@ def render(site: Site, deployment: Deployment, seen: Observed) -> Rendered:
     engine = advised.engine
     wanted = Unit(
         description=f"{deployment.model.name} on {deployment.engine} ({site.box.name})",
-        argv=engine.argv(place.engine_python, advised.arguments),
+        argv=engine.argv(_interpreter(site, deployment), advised.arguments),
         workdir=place.home,
         user=seen.system.user,
         env={one.name: one.value for one in advised.settings},
@@ -105,6 +106,13 @@ def render(site: Site, deployment: Deployment, seen: Observed) -> Rendered:
         env=render_env(engine.key_variable, api_key(site.host, deployment.serving)),
         advised=advised,
     )
+
+
+def _interpreter(site: Site, deployment: Deployment) -> str:
+    """Of a streamed environment by its own folder: a unit that is put back finds the same again."""
+    if deployment.environment is None:
+        return site.place.engine_python
+    return f"{site.place.environments}/{look_landing(site).points_to}/bin/python"
 
 
 def check_engine(seen: Observed, engine: Engine) -> None:

@@ -41,12 +41,13 @@ def place_of(host: Host, box: Box) -> Place:
 def _far_place(host: Host, box: Box) -> Place:
     """This machine's environment says nothing about another one."""
     root = _below(host.home, box.state_dir or "~/.local/share/ddops")
-    python = _below(host.home, box.python or f"{root}/venv/bin/python")
+    streamed = f"{root}/venv/bin/python"
+    python = _below(host.home, box.python or streamed)
     return Place(
         root=root,
         box=box.name,
         python=python,
-        engine_python=python,
+        engine_python=streamed if box.deployment.environment else python,
         user_units=f"{host.home}/.config/systemd/user",
     )
 
@@ -59,11 +60,12 @@ def _local_place(box: Box) -> Place:
     """`DDOPS_HOME` moves the state of a box, `DDOPS_PYTHON` names the engine's interpreter."""
     default = os.environ.get("DDOPS_HOME") or user_data_dir("ddops")
     root = Path(box.state_dir or default).expanduser().absolute()
+    named = os.environ.get("DDOPS_PYTHON") or box.python or _python()
     return Place(
         root=str(root),
         box=box.name,
         python=_python(),
-        engine_python=os.environ.get("DDOPS_PYTHON") or box.python or _python(),
+        engine_python=f"{root}/venv/bin/python" if box.deployment.environment else named,
         user_units=f"{user_config_dir('systemd')}/user",
     )
 

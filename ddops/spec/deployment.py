@@ -97,6 +97,13 @@ class Serving(Word):
         return self
 
 
+class BroughtEnvironment(Word):
+    """The environment that the engine runs in, streamed to the box from where it works."""
+
+    source: str  # a folder of this machine with a virtual environment, or the inventory of a box
+    identity: str | None = Field(default=None, pattern=r"^[0-9a-f]{12,64}$")  # no other will do
+
+
 class Deployment(Word):
     engine: EngineName
     model: Model
@@ -112,4 +119,5 @@ class Deployment(Word):
     flags: dict[str, str | int | float | None] = Field(default_factory=dict)  # None: a switch
     overrides: tuple[str, ...] = ()  # rules that must not speak
     threads: int | None = Field(default=None, ge=1)  # CPU threads; None: all cores
+    environment: BroughtEnvironment | None = None  # None: the interpreter that the box names
     ready_timeout_s: float = Field(default=300.0, gt=0)

@@ -118,6 +118,18 @@ class Landing(Word):
     present: tuple[str, ...]  # identities of the environments that lie there, proven
 
 
+class Bringing(Word):
+    """What has to be streamed before the rest of a deployment can be planned."""
+
+    source: str
+    path: str
+    size: int  # bytes that the box lacks
+
+    @property
+    def line(self) -> str:
+        return f"stream the environment of {self.source} to {self.path}, {self.size / 1e6:.1f} MB"
+
+
 class Piece(Word):
     """A part of a file, small enough to be sent again."""
 

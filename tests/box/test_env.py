@@ -49,14 +49,16 @@ class Desk:
     operator: Operator
     source: Path
 
-    def inventory(self, name: str, port: int, host: str = "127.0.0.1", **more: str) -> None:
+    def inventory(self, name: str, port: int, host: str = "127.0.0.1", **changes: Any) -> None:
+        """`changes` replace keys of its deployment."""
         deployment = {
             "engine": "ddtree",
-            "model": {"name": "x", "weights": {"source": "file:/x"}},
+            "model": {"name": "stand-in", "weights": {"source": "file:/srv/model.gguf"}},
             "decoding": {"mode": "ar"},
+            **changes,
         }
         reach = {"via": "ssh", "host": host, "user": "root", "port": port}
-        about = {"reach": reach, "state_dir": STATE, "deployment": deployment, **more}
+        about = {"reach": reach, "state_dir": STATE, "deployment": deployment}
         path = self.operator.home / "inventories" / f"{name}.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(yaml.safe_dump(about), "utf-8")
@@ -186,3 +188,32 @@ def test_one_box_gives_its_environment_to_another(desk: Desk, shared: Box, box: 
     assert "greet" in {patch["package"] for patch in done["patches"]}
     assert works(box)
     assert "files are what they were" in desk.ddops("env", "verify", "b").stdout
+
+
+def test_a_bare_box_gets_what_its_engine_runs_in_and_serves_after_one_command(
+    desk: Desk, box: Box, tmp_path: Path
+) -> None:
+    venv = venvs.make(tmp_path / "own", venvs.distribution_python())
+    venvs.engine(venv)
+    box.write("/srv/model.gguf", "weights")
+    desk.inventory("bare", 22, box.address, environment={"source": str(venv)}, ready_timeout_s=20)
+    planned = json.loads(desk.ddops("plan", "bare", "--json").stdout)
+    assert [one["kind"] for one in planned["commands"]] == ["stream"]
+
+    done = desk.ddops("deploy", "bare", "--yes")
+    assert done.returncode == 0, done.stderr
+    first = engine_of(box)
+    assert first.startswith(f"{STATE}/envs/")
+    assert "nothing to change" in desk.ddops("deploy", "bare", "--yes").stdout
+
+    venvs.patch(venv)
+    assert desk.ddops("deploy", "bare", "--yes").returncode == 0
+    assert engine_of(box) != first
+    assert desk.ddops("rollback", "bare", "--yes").returncode == 0
+    assert engine_of(box) == first
+
+
+def engine_of(box: Box) -> str:
+    """The interpreter that runs the service now."""
+    pid = box.must("systemctl", "show", "-p", "MainPID", "--value", "ddops-bare").strip()
+    return box.must("cat", f"/proc/{pid}/cmdline").split("\0")[0]

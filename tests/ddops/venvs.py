@@ -10,7 +10,9 @@ import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 
+from ddops.engines.table import ENGINES
 from ddops.facts.installed import record_hash
+from tests.ddops.machine import STANDIN
 
 GREET = "def main():\n    print('hello')\n"
 WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -98,6 +100,18 @@ def project(folder: Path) -> Path:
     system = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
     (root / "pyproject.toml").write_text(system, "utf-8")
     return root
+
+
+def engine(venv: Path) -> None:
+    """The stand-in engine, in a folder that a line of a .pth file leads to."""
+    home = venv.parent / "engine"
+    shutil.copytree(STANDIN / "ddtree", home / "ddtree")
+    for name in ENGINES["ddtree"].needed:
+        (home / name).mkdir(exist_ok=True)  # the stand-in needs none of them
+        (home / name / "__init__.py").touch()
+    (home / "torch" / "version.py").write_text("cuda = None\n", "utf-8")
+    (site(venv) / "engine.pth").write_text(f"{home}\n", "utf-8")
+    copy(venv, "psutil")
 
 
 def sha256(text: str) -> str:
