@@ -56,7 +56,7 @@ def _state(bus: str, told: Mapping[str, str]) -> GpuState:
         ecc=_on(told.get("ECC Mode/Current") or told.get("Ecc Mode/Current")),
         uncorrected=sum(errors) if errors else None,
         remapping=_remapping(told),
-        recovery=told.get("GPU Recovery Action", "").lower() or None,
+        recovery=_recovery(told),
         mig=_on(told.get("MIG Mode/Current")),
         fabric=_fabric(told),
     )
@@ -73,6 +73,12 @@ def _remapping(told: Mapping[str, str]) -> Remapping | None:
     if failed is None and pending is None:
         return None
     return "failed" if failed == "Yes" else "pending" if pending == "Yes" else "none"
+
+
+def _recovery(told: Mapping[str, str]) -> str | None:
+    """Drivers before 570 say only whether a reset is due."""
+    due = "reset" if told.get("GPU Reset Status/Reset Required") == "Yes" else None
+    return told.get("GPU Recovery Action", "").lower() or due
 
 
 def _fabric(told: Mapping[str, str]) -> Fabric | None:

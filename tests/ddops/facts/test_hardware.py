@@ -84,6 +84,8 @@ def test_bad_memory_is_seen_in_the_old_spelling_too() -> None:
 def test_a_gpu_that_asks_for_a_reset_is_seen() -> None:
     text = recorded("pro6000", "report.txt").replace(": None\n    PCI", ": Reset\n    PCI", 1)
     assert [one.recovery for one in gpu_state.parse(text)[:2]] == ["reset", None]
+    older = "GPU 00000000:18:00.0\n    GPU Reset Status\n        Reset Required         : Yes\n"
+    assert [one.recovery for one in gpu_state.parse(older)] == ["reset"]
 
 
 @pytest.mark.parametrize("name", ["gpus.csv", "mismatch.csv"])
