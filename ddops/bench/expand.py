@@ -71,7 +71,7 @@ def baseline(cell: Cell, ordered: Sequence[Cell]) -> Cell | None:
 
 
 def configured(deployment: Deployment, variant: Variant) -> Deployment:
-    """`deployment` with the decoding and graphs of `variant`; the rest stays as it is."""
+    """`deployment` with what `variant` names; the rest stays as it is."""
     had = deployment.decoding
     try:
         decoding = Decoding(
@@ -79,14 +79,21 @@ def configured(deployment: Deployment, variant: Variant) -> Deployment:
             budget=had.budget if variant.budget is None else variant.budget,
             adaptive=variant.adaptive,
             drafter=had.drafter,
+            drafter_shape=had.drafter_shape,
         )
     except ValidationError as wrong:
         raise SpecError(
             f"variant `{variant.name}` does not fit the deployment: {wrong.errors()[0]['msg']}",
             hint="name a `drafter` under `decoding` in the inventory, then `ddops deploy`",
         ) from wrong
-    graphs = variant.graphs or deployment.graphs
-    return deployment.model_copy(update={"decoding": decoding, "graphs": graphs})
+    return deployment.model_copy(
+        update={
+            "decoding": decoding,
+            "graphs": variant.graphs or deployment.graphs,
+            "nvls": variant.nvls or deployment.nvls,
+            "parallel": variant.parallel or deployment.parallel,
+        }
+    )
 
 
 def estimate_s(matrix: Matrix, measured: Sequence[Cell]) -> float:

@@ -12,6 +12,10 @@ from ddops.spec.base import Word
 from ddops.spec.deployment import Mode
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class Variant(Word):
     """One configuration of the service; what is None stays as the deployment has it."""
 
@@ -20,6 +24,9 @@ class Variant(Word):
     budget: int | None = Field(default=None, ge=1, le=256)
     adaptive: bool = False
     graphs: Literal["auto", "off"] | None = None
+    # Not written where they are None: fingerprints of matrices from before them stay.
+    nvls: Literal["on", "off"] | None = Field(default=None, exclude_if=_is_none)
+    parallel: Literal["tp", "ep"] | None = Field(default=None, exclude_if=_is_none)
 
 
 class Load(Word):
