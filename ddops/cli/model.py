@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +17,7 @@ from ddops.errors import WeightsError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ddops.flows.model import Fetched, Verified
+    from ddops.flows.model import Fetched, Giver, Verified
     from ddops.flows.site import Site
     from ddops.spec.command import Command
 
@@ -39,6 +40,14 @@ To = Annotated[
     str | None,
     typer.Option("--to", metavar="DIR", help="A folder on the box; default: where deploy looks."),
 ]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="BOX[:DIR]",
+        help="Another box that has them: large files come from there, not from the hub.",
+    ),
+]
 
 
 @model.command()
@@ -46,6 +55,7 @@ def fetch(
     source: Source = None,
     box: OnBox = "local",
     to: To = None,
+    giver: From = None,
     dry_run: DryRun = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -57,20 +67,23 @@ def fetch(
     Example:
       ddops model fetch --box b300
       ddops model fetch hf:org/name@c0ffee --to /data/models/name --dry-run
+      ddops model fetch --box b300-b --from b300-a
     """
     from ddops.flows import model as flow
     from ddops.flows.lock import locked
     from ddops.flows.site import opened
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
-    with opened(box) as site:
+    with ExitStack() as stack:
+        site = stack.enter_context(opened(box))
         wanted = flow.wanted(site, source, to)
         if dry_run:
             planned = [command for one in wanted for command in flow.plan(site, one)]
             out.result(_as_data(planned), _draw(planned, site))
             return
-        with locked(site, "model fetch"):
-            done = [flow.fetch(site, one, flow.plan(site, one), out) for one in wanted]
+        near = _giver(stack, giver)
+        stack.enter_context(locked(site, "model fetch"))
+        done = [flow.fetch(site, one, flow.plan(site, one), out, giver=near) for one in wanted]
     out.result(
         [dataclasses.asdict(one) for one in done], "\n".join(map(_sentence, done)) or _NOTHING
     )
@@ -108,6 +121,16 @@ def verify(
             detail="\n".join(faults),
             hint=f"`{again}` fetches these again and no others",
         )
+
+
+def _giver(stack: ExitStack, text: str | None) -> Giver | None:
+    from ddops.flows.model import Giver
+    from ddops.flows.site import opened
+
+    if text is None:
+        return None
+    name, _, folder = text.partition(":")
+    return Giver(stack.enter_context(opened(name)), folder or None)
 
 
 def _words(source: str | None, box: str, to: str | None) -> list[str]:

@@ -15,7 +15,8 @@ from ddops.flows.perform import perform
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
 from ddops.host import shards
-from ddops.spec.command import Command
+from ddops.host.giver import Unreachable, giving
+from ddops.spec.command import Command, Pull
 from ddops.spec.deployment import Weights
 from ddops.spec.layout import Layout, layout
 from ddops.spec.observed import Holding, Offer
@@ -29,6 +30,14 @@ class Wanted:
 
     weights: Weights
     where: Layout
+
+
+@dataclass(frozen=True)
+class Giver:
+    """Another box that may have the same weights."""
+
+    site: Site
+    folder: str | None  # None: where a deploy there looks for them
 
 
 @dataclass(frozen=True)
@@ -83,10 +92,21 @@ def missing(site: Site, want: Weights, seen: Holding, where: Layout) -> list[Com
     return weights.plan(want, seen, offer=found, where=where, place=site.place)
 
 
-def fetch(site: Site, one: Wanted, commands: Sequence[Command], voice: Voice) -> Fetched:
+def fetch(
+    site: Site,
+    one: Wanted,
+    commands: Sequence[Command],
+    voice: Voice,
+    *,
+    giver: Giver | None = None,
+) -> Fetched:
+    """Large files of a hub come from `giver`, if it has them and is reached; else from the hub."""
     began = time.monotonic()
     for command in commands:
-        perform(site, command, voice)
+        if isinstance(command, Pull) and giver:
+            _from_giver(site, one, command, giver, voice)
+        else:
+            perform(site, command, voice)
     seconds = time.monotonic() - began
     return Fetched(one.weights.source, one.where.root, weights.needed(list(commands)), seconds)
 
@@ -108,6 +128,20 @@ def verify(site: Site, one: Wanted) -> Verified:
         size=sum(one.size for one in seen.artefacts),
         faults=tuple(f"{name}: {what}" for name, what in faults),
     )
+
+
+def _from_giver(site: Site, one: Wanted, command: Pull, giver: Giver, voice: Voice) -> None:
+    there, name = _place(giver.site, one.weights, giver.folder), giver.site.box.name
+    assert there, "what is pulled has a place on every box"
+    if look_weights(giver.site.host, one.weights.source, there).offer is None:
+        voice.warn(f"box `{name}` has nothing of it in {there.root}: all comes from the hub")
+        return perform(site, command, voice)
+    try:
+        with giving(giver.site.host, site.host, there.root) as near:
+            return perform(site, command.model_copy(update={"near": near}), voice)
+    except Unreachable as where:
+        voice.warn(f"box `{name}` is not reached at {where}: all comes from the hub")
+        return perform(site, command, voice)
 
 
 def _offered(site: Site, want: Weights, seen: Holding, where: Layout) -> tuple[Holding, Offer]:

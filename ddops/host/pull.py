@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from ddops.errors import WeightsError
 from ddops.host import aria2, hub, shards
@@ -61,6 +62,7 @@ class _Work:
     want: Pull
     progress: Progress
     have: dict[str, float] = field(default_factory=dict)  # bytes that are there, by file
+    far: set[str] = field(default_factory=set)  # what the box nearby does not give
     stop: threading.Event = field(default_factory=threading.Event)
 
     def by_aria2(self) -> None:
@@ -112,6 +114,7 @@ class _Work:
             said = self.sh(_SETTLE, where, path, *sums)
             if said.code != _DAMAGED:
                 break
+            self.far.add(file.name)
         if not said.ok:
             raise self._not_settled(file, said)
         self._note(file, path, said.stdout)
@@ -128,9 +131,10 @@ class _Work:
         while True:
             before = self.have.get(file.name, 0)
             try:
-                where = hub.location(_url(file))
-                return daemon.get(where, f"{file.name}.part", partial(self._tell, file.name))
+                part = f"{file.name}.part"
+                return daemon.get(self._where(file), part, partial(self._tell, file.name))
             except Again as error:
+                self.far.add(file.name)
                 tries = 0 if self.have.get(file.name, 0) > before else tries + 1
                 if tries == TRIES:
                     raise self._given_up(file, error) from None
@@ -138,6 +142,11 @@ class _Work:
                     self.sh(_DROP, f"{self.want.folder}/{file.name}")
                 if self.stop.wait(pause(tries, error)):
                     raise aria2.Stopped from None
+
+    def _where(self, file: Offered) -> str:
+        if self.want.near and file.name not in self.far:
+            return f"{self.want.near}/{quote(file.name)}"
+        return hub.location(_url(file))
 
     def _tell(self, name: str, have: float) -> None:
         self.have[name] = have

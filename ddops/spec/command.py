@@ -93,6 +93,7 @@ class Pull(Word):
     why: str
     python: str  # on the box: has huggingface_hub, for a box without aria2
     have: int = 0  # bytes of these files that an earlier run has brought
+    near: str | None = Field(default=None, repr=False)  # another box's address for large files
 
     @property
     def size(self) -> int:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.box.box import Box
 from tests.box.operator import Operator
 from tests.box.site import Site
+from tests.checkout import ROOT
 from tests.ddops.host.pulling import BIG, FILES, MB, World, watching, worlds
 from tests.ddops.machine import Done, run_here
 from tests.ddops.sources import COMMIT
@@ -88,6 +91,41 @@ def test_a_box_with_neither_aria2_nor_python_says_what_to_install(fetching: Fetc
     assert done.returncode == 6
     assert "aria2 is not installed there" in done.stderr
     assert "hint: `apt-get install aria2` on the box" in done.stderr
+
+
+@pytest.fixture
+def first(fetching: Fetching) -> Path:
+    """The folder of another box that has the weights: this machine, as the box's sshd sees it."""
+    folder, project = fetching.site.operator.home / "first", fetching.site.operator.home
+    shutil.copy(ROOT / "inventories" / "local.yaml", project / "inventories" / "first.yaml")
+    words = ("model", "fetch", SOURCE, "--box", "first", "--to", str(folder))
+    own = {"HF_ENDPOINT": fetching.world.hub.url, "DDOPS_HOME": str(project / "state")}
+    assert run_here(words, project, {**fetching.site.environment, **own}).returncode == 0
+    fetching.world.store.asked.clear()
+    return folder
+
+
+def test_another_box_copies_from_the_first(fetching: Fetching, first: Path) -> None:
+    done = fetching.must("fetch", "--from", f"first:{first}")
+    fetching.assert_there()
+    assert "warning" not in done.stderr
+    assert fetching.world.store.asked == []
+    lines = [" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])]
+    assert [line for line in lines if line.endswith(f" {first}")] == []
+
+
+def test_what_the_first_box_has_damaged_comes_from_the_hub(fetching: Fetching, first: Path) -> None:
+    (first / "model-1.safetensors").write_bytes(BIG[1:] + b"x")
+    fetching.must("fetch", "--from", f"first:{first}")
+    fetching.assert_there()
+    names = {one.path.split("?")[0] for one in fetching.world.store.asked}
+    assert names == {"/model-1.safetensors"}
+
+
+def test_a_first_box_that_has_nothing_is_no_obstacle(fetching: Fetching, first: Path) -> None:
+    done = fetching.must("fetch", "--from", "first:/nowhere")
+    fetching.assert_there()
+    assert "box `first` has nothing of it in /nowhere: all comes from the hub" in done.stderr
 
 
 def _cut(box: Box, world: World, after: int) -> None:
