@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddops.engines.table import ENGINES
-from ddops.errors import DdopsError, ServiceError, UsageError, WeightsError
+from ddops.errors import CheckError, DdopsError, ServiceError, UsageError, WeightsError
 from ddops.facts.look import api_key, look
 from ddops.flows import gate, smoke
 from ddops.flows.generations import keep, put_back
@@ -14,12 +14,14 @@ from ddops.flows.history import recorded
 from ddops.flows.plan import check_port
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
-from ddops.render.unit import render_env
-from ddops.spec.command import Command
+from ddops.render.unit import argv_of, render_env
+from ddops.spec.command import Command, Run
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.generation import Generation, Generations
 from ddops.spec.observed import Holding, Observed
 from ddops.steps import service, unit, weights
+
+_FORWARD = "put its deployment into the inventory, then `ddops deploy`"
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ def rollback_plan(site: Site, number: int | None = None) -> Rollback:
     box = site.box.model_copy(update={"deployment": wanted.deployment})
     there = Site(site.host, box)
     seen = look(site.host, box)
+    _must_have_python(site, wanted, seen)
     _must_have_weights(there, wanted, seen)
     check_port(seen)
     env = render_env(
@@ -81,6 +84,21 @@ def _chosen(site: Site, kept: Generations, number: int | None) -> Generation:
     return found
 
 
+def _must_have_python(site: Site, wanted: Generation, seen: Observed) -> None:
+    argv = argv_of(wanted.unit, seen.service.kind)
+    if not argv:
+        raise CheckError(
+            f"generation {wanted.number} is no unit of {seen.service.kind}", hint=_FORWARD
+        )
+    there = Run(argv=("test", "-x", argv[0]), why="look for the Python of that generation")
+    if not site.host.run(there).ok:
+        raise CheckError(
+            f"the Python of generation {wanted.number} is no longer on box `{site.box.name}`:"
+            f" {argv[0]}",
+            hint=_FORWARD,
+        )
+
+
 def _must_have_weights(site: Site, wanted: Generation, seen: Observed) -> None:
     """Nothing is fetched: going back is for when there is no time."""
     for want, holding in _weights(wanted.deployment, seen):
@@ -88,7 +106,7 @@ def _must_have_weights(site: Site, wanted: Generation, seen: Observed) -> None:
             raise WeightsError(
                 f"the weights of generation {wanted.number} are no longer whole on box"
                 f" `{site.box.name}`: {want.source}",
-                hint="put its deployment into the inventory, then `ddops deploy`",
+                hint=_FORWARD,
             )
 
 

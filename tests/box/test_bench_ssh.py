@@ -8,7 +8,7 @@ import yaml
 
 from tests.box.box import Box
 from tests.box.operator import Operator
-from tests.box.site import HOME, Site
+from tests.box.site import HOME, SECRET, Site
 from tests.ddops.flows.bench_machine import AR, CELLS, QUICK
 from tests.ddops.flows.bench_machine import STANDIN as MOCK
 
@@ -29,5 +29,9 @@ def test_a_matrix_is_measured_over_ssh_and_the_box_put_back(
     assert done.returncode == 0, done.stderr
     records = sorted(path.stem for path in operator.home.glob("results/small-*/*.c*.json"))
     assert records == sorted(CELLS)
+    told = [path.read_text("utf-8") for path in operator.home.glob("results/**/*.json")]
+    told += [done.stdout, done.stderr, site.ddops("history", "--json").stdout]
+    assert '"bench"' in told[-1]
+    assert SECRET not in "".join(told)
     assert "--budget 16 " in equipped.must("systemctl", "cat", "ddops-b300")
     assert (site.status()["ready"], site.status()["drift"]) == (True, [])

@@ -122,6 +122,27 @@ def test_a_full_disk_is_told_before_anything_is_touched(site: Site) -> None:
     assert "hint: free some space" in done.stderr
 
 
+def test_a_driver_too_old_for_torch_is_told_with_both_versions(site: Site) -> None:
+    recorded = ROOT / "tests/ddops/facts/recorded/h200"
+    smi = (
+        f"#!/bin/sh\ncd {recorded} || exit\n"
+        "case $* in *query-gpu*) cat gpus.csv ;; topo*) cat topology.txt ;; *) cat report.txt ;;\n"
+        "esac\n"
+    )
+    python = site.box.must("cat", "/srv/python")
+    site.box.write("/usr/local/bin/nvidia-smi", smi, 0o755)
+    site.box.write("/srv/newer/torch/__init__.py", "")
+    site.box.write("/srv/newer/torch/version.py", "cuda: str = '13.0'\n")
+    site.box.write("/srv/python", python.replace('PYTHONPATH="', 'PYTHONPATH="/srv/newer:'), 0o755)
+    done = changed(site)
+    site.box.must("rm", "-r", "/usr/local/bin/nvidia-smi", "/srv/newer")
+    site.box.write("/srv/python", python, 0o755)
+    assert done.returncode == 5
+    assert "driver 550.127.08 runs CUDA up to 12.4, torch" in done.stderr
+    assert "is built for 13.0" in done.stderr
+    assert "hint: install a driver for CUDA 13" in done.stderr
+
+
 def test_a_changed_host_key_is_refused(site: Site) -> None:
     known = site.operator.known_hosts
     recorded = known.read_text("utf-8")

@@ -104,6 +104,19 @@ def test_weights_that_are_gone_are_told_before_anything_is_changed(machine: Mach
     assert machine.status()["ready"]
 
 
+def test_a_python_that_is_gone_is_too(machine: Machine) -> None:
+    deployed(machine, 16)
+    old = machine.python.rename(machine.folder / "old-python")
+    machine.python = machine.folder / "new-python"
+    machine.python.write_text(old.read_text("utf-8"), "utf-8")
+    machine.python.chmod(0o755)
+    deployed(machine, 8)
+    done = machine.ddops("rollback", "stand", "--yes")
+    assert done.returncode == 5
+    assert "the Python of generation 1 is no longer on box `stand`" in done.stderr
+    assert machine.status()["budget"] == 8
+
+
 def generation(**changes: Any) -> Generation:
     fields: dict[str, Any] = {
         "number": 0,
