@@ -82,6 +82,29 @@ class Speculation:
     accepted_per_position: tuple[int, ...] = ()  # [d]: steps whose path reached depth d + 1
 
 
+class Tally:
+    """Counts the verify steps of one request, or of all."""
+
+    def __init__(self) -> None:
+        self._steps = self._drafted = self._accepted = 0
+        self._reached: list[int] = []
+
+    def count(self, *, drafted: int, accepted: int) -> None:
+        """One verify step whose path reached depth `accepted`."""
+        self._steps += 1
+        self._drafted += drafted
+        self._accepted += accepted
+        reached = self._reached
+        if accepted > len(reached):
+            reached.extend([0] * (accepted - len(reached)))
+        for depth in range(accepted):
+            reached[depth] += 1
+
+    @property
+    def total(self) -> Speculation:
+        return Speculation(self._steps, self._drafted, self._accepted, tuple(self._reached))
+
+
 @dataclass(eq=False)
 class Sequence:
     """A request in flight, equal to itself alone. Changed by the scheduler and by `commit` only."""
@@ -97,7 +120,7 @@ class Sequence:
     cached: int = 0  # positions whose keys and values are in the cache, as the host knows
     admissions: int = 0  # how often it was given a row; set by the scheduler
     on_device: bool = False  # whether the device knows its row; set by the runner
-    speculation: Speculation = Speculation()
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def answer_length(self) -> int:
@@ -111,4 +134,5 @@ class Sequence:
     @property
     def prefilled(self) -> bool:
         """All but the last token are cached: the last one is the root of the next tree."""
-        return self.answer_length > 0 and self.cached == self.prefill_end
+        known = len(self.tokens)  # asked of every sequence at every step: no property of others
+        return self.cached == known - 1 and known > len(self.request.prompt)

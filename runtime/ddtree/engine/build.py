@@ -46,7 +46,7 @@ def build(config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = N
         if graphs and config.drafter != "prompt-lookup":
             stepper.capture(buckets)
         if config.adaptive:
-            chooser = BudgetChooser(StepTimes(stepper.measure(buckets)))
+            chooser = BudgetChooser(StepTimes(stepper.measure(buckets)), capacity.rows)
     return Engine(config, Runner(config, stepper, lag=lag, chooser=chooser), Scheduler(capacity))
 
 

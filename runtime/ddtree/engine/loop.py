@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import torch
 
 from ddtree.config import EngineConfig, ModelShape
-from ddtree.core.sequence import Finish, Output, Request, Sequence, Speculation
+from ddtree.core.sequence import Finish, Output, Request, Sequence, Tally
 from ddtree.engine.ending import keep
 from ddtree.engine.errors import RequestError
 from ddtree.engine.geometry import allowance, mode_of
 from ddtree.engine.runner import Committed, Runner
 from ddtree.engine.scheduler import Scheduler
-from ddtree.engine.stats import EngineStats, counted
+from ddtree.engine.stats import EngineStats
 from ddtree.engine.stepper import Ticket
 
 OnOutput = Callable[[Output], None]
@@ -62,7 +62,7 @@ class Engine:
         self._scheduler = scheduler
         self._inbox: queue.SimpleQueue[_Submit | _Abort | None] = queue.SimpleQueue()
         self._listeners: dict[str, OnOutput] = {}
-        self._speculation = Speculation()
+        self._tally = Tally()
         self._prompt_tokens = 0
         self._generation_tokens = 0
         self._queued = 0
@@ -129,7 +129,7 @@ class Engine:
             reused_tokens=scheduler.reused,
             generation_tokens=self._generation_tokens,
             preemptions=scheduler.preemptions,
-            speculation=self._speculation,
+            speculation=self._tally.total,
         )
 
     def check_integrity(self) -> None:
@@ -230,15 +230,14 @@ class Engine:
         sequence.tokens.extend(kept.tokens)
         self._generation_tokens += len(kept.tokens)
         if speculative:
-            news = {"drafted": committed.drafted, "accepted": len(kept.tokens) - 1}
-            sequence.speculation = counted(sequence.speculation, **news)
-            self._speculation = counted(self._speculation, **news)
+            for tally in (sequence.tally, self._tally):
+                tally.count(drafted=committed.drafted, accepted=len(kept.tokens) - 1)
         output = Output(
             request.id,
             tuple(kept.tokens),
             logprobs=committed.logprobs and committed.logprobs[: len(kept.tokens)],
             finish=kept.finish,
-            speculation=sequence.speculation,
+            speculation=sequence.tally.total,
             reused=sequence.reused,
         )
         if kept.finish is not None:

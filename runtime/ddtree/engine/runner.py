@@ -5,15 +5,16 @@ Holds the models and the caches; knows nothing of queues, requests' ends or clie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import time
+from collections import deque
+from typing import Literal, NamedTuple
 
 import torch
 
 from ddtree.config import EngineConfig
 from ddtree.core.batch import DraftTree, Rows
 from ddtree.core.sequence import Sequence, TokenLogprob
-from ddtree.engine.budget import BudgetChooser, Outlook
+from ddtree.engine.budget import BudgetChooser
 from ddtree.engine.logprobs import logprobs_at
 from ddtree.engine.scheduler import Chunk
 from ddtree.engine.stepper import Launch, Reading, Stepper, Ticket
@@ -23,14 +24,22 @@ from ddtree.ops.tree_attention import plan_attention
 from ddtree.speculate import lookup
 
 
-@dataclass(frozen=True)
-class Committed:
+class Committed(NamedTuple):
     """What one step brought for one sequence."""
 
     tokens: list[int]
     logprobs: tuple[TokenLogprob, ...] | None
     drafted: int  # nodes besides the root
     healthy: bool  # the target's logits were finite
+
+
+class _Begun(NamedTuple):
+    """A launched step, as its seconds are learnt."""
+
+    at: float
+    prefills: int  # how many there had been
+    batch: int
+    budget: int
 
 
 class Runner:
@@ -50,7 +59,9 @@ class Runner:
         self.lag = lag  # steps that the host is behind the device
         self.chooser = chooser  # None: always the one budget
         self._lookups: dict[str, lookup.Lookup] = {}
-        self._outlooks: dict[str, Outlook] = {}
+        self._begun: deque[_Begun] = deque()  # steps that were not collected yet
+        self._prefills = 0
+        self._collected = 0.0  # when the last step was
 
     @property
     def depth(self) -> int:
@@ -59,7 +70,6 @@ class Runner:
 
     def forget(self, sequence: Sequence) -> None:
         self._lookups.pop(sequence.request.id, None)
-        self._outlooks.pop(sequence.request.id, None)
 
     def prefill(self, chunks: list[Chunk]) -> list[Committed | None]:
         """Cache the chunks. The last chunk of a fresh prompt also gives its first token.
@@ -67,6 +77,7 @@ class Runner:
         On CUDA all chunks are one padded forward: it is launches that cost there. A CPU pays for
         every padded token, so there they run one by one.
         """
+        self._prefills += bool(chunks)
         groups = [chunks] if self.device.type == "cuda" else [[chunk] for chunk in chunks]
         return [committed for group in groups if group for committed in self._prefill(group)]
 
@@ -129,13 +140,20 @@ class Runner:
 
     def launch(self, sequences: list[Sequence]) -> Ticket:
         """Start one speculative step for every sequence; the host need not know the last one."""
+        rows = []
         for sequence in sequences:
+            assert sequence.row is not None, "only running sequences have a row"
+            rows.append(sequence.row)
             if not sequence.on_device:
                 self.state.admit(sequence)
                 sequence.on_device = True
-            self.state.extend(sequence)
-        rows = [sequence.row for sequence in sequences if sequence.row is not None]
-        budget = self._budget(sequences)
+                if self.chooser is not None:
+                    self.chooser.welcome(sequence.row, drafts=sequence.limit > 0)
+            elif len(sequence.pages) > self.state.pages_known[sequence.row]:
+                self.state.extend(sequence)
+        budget = self._budget(sequences, rows)
+        if self.chooser is not None:
+            self._begun.append(_Begun(time.perf_counter(), self._prefills, len(rows), budget))
         # with a step in flight the device may be D + 1 positions ahead of `cached`
         ahead = (self.depth + 1) * self.lag
         return self.stepper.launch(
@@ -150,38 +168,38 @@ class Runner:
 
     def collect(self, sequences: list[Sequence], ticket: Ticket) -> list[Committed]:
         """The step's only host read. Moves nothing: the loop does, for those still running."""
-        readings = ticket.read()
-        if self.chooser is not None and ticket.budgets:
-            self._learn(sequences, ticket, readings)
-        result = []
-        for i, reading in enumerate(readings):
-            wanted = sequences[i].request.logprobs
-            logprobs = None
+        reading = ticket.read()
+        if self.chooser is not None:
+            self._learn(sequences, ticket, reading)
+        logprobs: list[tuple[TokenLogprob, ...] | None] = [None] * len(sequences)
+        for i, sequence in enumerate(sequences):
+            wanted = sequence.request.logprobs
             if wanted is not None:
-                path = ticket.stepped.verdict.path[i, : len(reading.tokens)]
+                path = ticket.stepped.verdict.path[i, : len(reading.tokens[i])]
                 logits = ticket.stepped.judged.logits[i, path]
-                logprobs = logprobs_at(logits, reading.tokens, wanted)
-            result.append(Committed(reading.tokens, logprobs, reading.drafted, reading.healthy))
-        return result
+                logprobs[i] = logprobs_at(logits, reading.tokens[i], wanted)
+        return list(map(Committed, reading.tokens, logprobs, reading.drafted, reading.healthy))
 
-    def _budget(self, sequences: list[Sequence]) -> int:
-        if self.chooser is None:
-            wanted = max(sequence.limit for sequence in sequences)
-            return min(budget for budget in self.stepper.decoding.budgets if budget >= wanted)
-        return self.chooser.choose([self._outlook(sequence) for sequence in sequences])
+    def _budget(self, sequences: list[Sequence], rows: list[int]) -> int:
+        wanted = max(sequence.limit for sequence in sequences)
+        if self.chooser is not None and wanted:
+            return self.chooser.choose(rows)
+        return min(budget for budget in self.stepper.decoding.budgets if budget >= wanted)
 
-    def _learn(self, sequences: list[Sequence], ticket: Ticket, readings: list[Reading]) -> None:
+    def _learn(self, sequences: list[Sequence], ticket: Ticket, reading: Reading) -> None:
         assert self.chooser is not None
-        verified = ticket.stepped.tree.tokens.shape[1] - 1
-        for sequence, reading in zip(sequences, readings, strict=True):
-            self._outlook(sequence).seen(reading.mass)
-        self.chooser.learn(
-            promised=sum(reading.mass[verified] for reading in readings),
-            accepted=sum(len(reading.tokens) - 1 for reading in readings),
-        )
-
-    def _outlook(self, sequence: Sequence) -> Outlook:
-        return self._outlooks.setdefault(sequence.request.id, Outlook())
+        begun, now = self._begun.popleft(), time.perf_counter()
+        if begun.prefills == self._prefills:  # else the step waited for a prompt
+            self.chooser.times.learn(
+                begun.batch, begun.budget, now - max(begun.at, self._collected)
+            )
+        self._collected = now
+        if begun.budget:
+            accepted = sum(map(len, reading.tokens)) - len(sequences)
+            known = [i for i, s in enumerate(sequences) if s.row is not None]
+            rows = [row for s in sequences if (row := s.row) is not None]
+            self.chooser.promised(rows, reading.mass[known], begun.budget)
+            self.chooser.accepted(accepted, begun.budget)
 
     def _rows(self, sequences: list[Sequence], start: list[int], longest: int) -> Rows:
         pages = -(-longest // self.pools.page_size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from ddtree.core.batch import Rows, Verdict
@@ -9,7 +11,7 @@ from ddtree.core.sequence import Sequence
 
 INTS = ("start", "root", "seed", "top_k", "limit")
 FLOATS = ("temperature", "top_p", "min_p", "branch")
-NO_BRANCH = -1e4  # less than any path of a tree is worth: 15 tokens of 2 ** 17 at random are -177
+NO_BRANCH = -math.inf  # a path that cannot be: the tree of such a row is a chain
 
 
 class RowState:
@@ -26,7 +28,7 @@ class RowState:
         self._ints = torch.zeros(len(INTS), rows + 1, dtype=torch.int64, device=device)
         self._floats = torch.zeros(len(FLOATS), rows + 1, device=device)
         self.start, self.root = self._ints[0], self._ints[1]
-        self._pages_known = [0] * rows
+        self.pages_known = [0] * rows
 
     def admit(self, sequence: Sequence) -> None:
         """The sequence is prefilled: its root is the last token, at position `cached`."""
@@ -35,16 +37,16 @@ class RowState:
         branch = 0.0 if sequence.branches else NO_BRANCH
         self._tell(self._ints[:, row], ints)
         self._tell(self._floats[:, row], [said.temperature, said.top_p, said.min_p, branch])
-        self._pages_known[row] = 0
+        self.pages_known[row] = 0
         self.extend(sequence)
 
     def extend(self, sequence: Sequence) -> None:
         """Tell the device of pages it does not know yet."""
         row = _row(sequence)
-        known, pages = self._pages_known[row], sequence.pages
+        known, pages = self.pages_known[row], sequence.pages
         if len(pages) > known:
             self._tell(self.page_table[row, known : len(pages)], pages[known:])
-            self._pages_known[row] = len(pages)
+            self.pages_known[row] = len(pages)
 
     def view(self, index: torch.Tensor) -> Rows:
         """The rows named by `index` [B] int64."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ddtree.core.sequence import Speculation
 
@@ -17,18 +17,3 @@ class EngineStats:
     generation_tokens: int
     preemptions: int
     speculation: Speculation
-
-
-def counted(before: Speculation, *, drafted: int, accepted: int) -> Speculation:
-    """One more verify step whose path reached depth `accepted`."""
-    reached = list(before.accepted_per_position)
-    reached.extend([0] * (accepted - len(reached)))
-    for depth in range(accepted):
-        reached[depth] += 1
-    return replace(
-        before,
-        verify_steps=before.verify_steps + 1,
-        drafted=before.drafted + drafted,
-        accepted=before.accepted + accepted,
-        accepted_per_position=tuple(reached),
-    )

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from ddtree.config import Mode
@@ -17,6 +19,8 @@ from ddtree.engine.state import RowState
 from ddtree.ops.sample import Method
 from ddtree.speculate.seam import Models, Pools
 from ddtree.speculate.step import Stepped, StepShape, step
+
+Masses = npt.NDArray[np.float64]
 
 TIMED_STEPS = 5  # steps a bucket is timed over; the median counts
 
@@ -60,12 +64,12 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Reading:
-    """One row of a step, on the host."""
+    """A step on the host, row by row."""
 
-    tokens: list[int]
-    drafted: int
-    healthy: bool  # the logits were finite
-    mass: dict[int, float]  # accepted drafts that the drafter promised, by budget
+    tokens: list[list[int]]
+    drafted: list[int]
+    healthy: list[bool]  # the logits were finite
+    mass: Masses  # [B, len(budgets)], accepted drafts that the drafter promised
 
 
 @dataclass(frozen=True)
@@ -77,21 +81,21 @@ class Ticket:
     numbers: torch.Tensor  # [B, 3 + len(budgets) + D + 1] float64, on the host once landed
     landed: torch.cuda.Event | None
 
-    def read(self) -> list[Reading]:
+    def read(self) -> Reading:
         """Waits for the step: the host's only read of it."""
         if self.landed is not None:
             self.landed.synchronize()
-        rows = self.numbers.tolist()
+        numbers = self.numbers.numpy()
         first_token = 3 + len(self.budgets)
-        return [
-            Reading(
-                tokens=[int(token) for token in row[first_token : first_token + int(row[0])]],
-                drafted=int(row[1]),
-                healthy=bool(row[2]),
-                mass=dict(zip(self.budgets, row[3:first_token], strict=True)),
-            )
-            for row in rows
-        ]
+        ints = numbers.astype("int64")
+        lengths = ints[:, 0].tolist()
+        rows = ints[:, first_token:].tolist()
+        return Reading(
+            tokens=[row[:length] for row, length in zip(rows, lengths, strict=True)],
+            drafted=ints[:, 1].tolist(),
+            healthy=ints[:, 2].astype(bool).tolist(),
+            mass=numbers[:, 3:first_token],
+        )
 
 
 @dataclass(frozen=True)

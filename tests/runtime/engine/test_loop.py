@@ -11,7 +11,7 @@ from scipy import stats
 
 from ddtree.config import EngineConfig, Mode
 from ddtree.core.sequence import Request, Sampling
-from ddtree.engine.budget import BudgetChooser, Outlook
+from ddtree.engine.budget import BudgetChooser
 from ddtree.engine.runner import Committed, Runner
 from ddtree.engine.scheduler import Chunk
 from tests.runtime.engine.asking import PROMPTS, ask, config, requests, running, tokens_of
@@ -102,8 +102,9 @@ def test_an_adaptive_budget_changes_speed_but_no_token(
 ) -> None:
     chosen: list[int] = []
 
-    def restless(self: BudgetChooser, outlooks: list[Outlook]) -> int:
-        chosen.append(self.times.budgets[len(chosen) % len(self.times.budgets)])
+    def restless(self: BudgetChooser, rows: list[int]) -> int:
+        assert len(rows) == len(set(rows))
+        chosen.append(self.budgets[len(chosen) % len(self.budgets)])
         return chosen[-1]
 
     monkeypatch.setattr(BudgetChooser, "choose", restless)
