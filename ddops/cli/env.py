@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddops.cli.options import BoxName, Json, Quiet, Verbose
+from ddops.cli.options import BoxName, DryRun, Json, LockWait, Quiet, Verbose
 from ddops.cli.output import Output, table
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def stream(
     source: SourceName,
     target: TargetName,
     connections: Connections = 8,
+    dry_run: DryRun = False,
+    lock_wait: LockWait = 0.0,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -56,8 +58,13 @@ def stream(
     from ddops.flows.site import opened
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
-    with source_of(source) as found, opened(target) as site, locked(site, "env stream"):
-        done = send(found, arrive(found, site, out), out, connections=connections)
+    with source_of(source) as found, opened(target) as site:
+        if dry_run:
+            coming = arrive(found, site, out).coming(found.name)
+            out.result(coming.model_dump(), coming.line)
+            return
+        with locked(site, "env stream", wait_s=lock_wait, voice=out):
+            done = send(found, arrive(found, site, out), out, connections=connections)
     for note in done.notes:
         out.warn(note)
     out.result(_streamed(done), _summary(done))

@@ -13,8 +13,9 @@ say() { printf '\n== %s\n' "$1"; }
 say python; python3 -c 'import platform; print(platform.python_version())' 2>/dev/null
 say minors; for p in /usr/bin/python3.*; do [ -x "$p" ] && echo "${p#/usr/bin/python}"; done
 say zstd; command -v zstd
-say points; [ -L "$2" ] && basename "$(readlink "$2")"
-say occupied; [ ! -L "$2" ] && [ -e "$2" ] && echo yes
+to=$(readlink "$2")
+say points; case "$to" in envs/*) echo "${to#envs/}" ;; esac
+say occupied; case "$to" in envs/*) ;; *) [ -e "$2" ] && echo yes ;; esac
 say present; for n in "$1"/*/"$3"; do [ -f "$n" ] && basename "$(dirname "$n")"; done
 true
 """

@@ -19,7 +19,7 @@ _TORCH_CUDA = re.compile(r"^cuda\b[^=]*= *'([\d.]+)'", re.M)
 def command(interpreter: str) -> Run:
     """`interpreter` is the environment's own."""
     return Run(
-        argv=(interpreter, "-c", _SCAN),
+        argv=(interpreter, "-I", "-c", _SCAN),
         why="list the files of the environment",
         timeout_s=3600.0,
     )

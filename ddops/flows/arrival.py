@@ -123,6 +123,8 @@ class Arrival:
 
     def note(self) -> None:
         if self.lies:
+            flush = Run(argv=("sync", "-f", self.path), why="nothing of it is lost", timeout_s=None)
+            self.site.host.apply(flush)
             path, why = f"{self.path}/{NOTE}", "what it was when it was proven"
             self.site.host.apply(Put(path=path, text=self.lies.model_dump_json(), why=why))
 
@@ -132,7 +134,7 @@ class Arrival:
         self.site.host.run(Run(argv=argv, why="remove what nothing runs from any more"))
 
     def _store(self, verb: str, *words: str, stdin: str) -> str:
-        argv = ("python3", "-c", STORE, verb, self.stage, *words)
+        argv = ("python3", "-I", "-c", STORE, verb, self.stage, *words)
         run = Run(argv=argv, why="files of the environment", stdin=stdin, timeout_s=3600.0)
         said = self.site.host.run(run)
         if not said.ok:

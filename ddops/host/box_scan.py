@@ -149,7 +149,8 @@ def of_interpreter(below: str, stdlib: str) -> bool:
 
 def git_ignored(top: str) -> set[str]:
     """What git leaves out, except compiled modules: they are built in place."""
-    listing = ("git", "-C", top, "ls-files", "-z", "--others", "--ignored", "--exclude-standard")
+    git = ("git", "-c", "safe.directory=*", "-C", top)
+    listing = (*git, "ls-files", "-z", "--others", "--ignored", "--exclude-standard")
     try:
         said = subprocess.run(listing, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     except OSError:

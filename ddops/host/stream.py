@@ -55,14 +55,14 @@ class _Line:
     def __init__(self, source: End, target: End, stage: str, codec: str) -> None:
         self.complaints: list[IO[bytes]] = [TemporaryFile() for _ in range(2)]  # noqa: SIM115
         self.packer = subprocess.Popen(
-            source.host.bulk((source.python, "-c", _PACK, codec)),
+            source.host.bulk((source.python, "-I", "-c", _PACK, codec)),
             stdin=subprocess.PIPE,  # stays open: when ddops is killed, the packer sees its end
             stdout=subprocess.PIPE,
             stderr=self.complaints[0],
         )
         assert self.packer.stdout is not None, "stdout is a pipe"
         self.keeper = subprocess.Popen(
-            target.host.bulk((target.python, "-c", STORE, "receive", stage, codec)),
+            target.host.bulk((target.python, "-I", "-c", STORE, "receive", stage, codec)),
             stdin=self.packer.stdout,
             stdout=subprocess.PIPE,
             stderr=self.complaints[1],
