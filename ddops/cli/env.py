@@ -111,13 +111,15 @@ def verify(
 def shown_first(site: Site, out: Output) -> bool:
     """True: an environment has to come first, and that is all the plan there is so far."""
     from ddops.flows.env import outstanding
+    from ddops.spec.command import told
 
     with outstanding(site, out) as wanted:
         if wanted is None:
             return False
         coming = wanted[1].coming(wanted[0].name)
-    command = {"kind": "stream", "line": coming.line, "why": "what the engine runs in"}
-    data = {"commands": [{**command, "bytes": coming.size, "takes_s": None}], "bytes": coming.size}
+    size = {"bytes": coming.size, "takes_s": None}
+    command = {"kind": "stream", "line": coming.line, "why": "what the engine runs in", **size}
+    data = {"commands": [*map(told, coming.packages), command], "bytes": coming.size}
     out.result(data, _coming(coming))
     return True
 
@@ -140,7 +142,7 @@ def brought_first(site: Site, out: Output, *, yes: bool) -> bool:
 
 
 def _coming(coming: Bringing) -> str:
-    return f"{coming.line}\nthe rest is planned once it is there"
+    return "\n".join([*coming.lines, "the rest is planned once it is there"])
 
 
 def _streamed(done: Streamed) -> dict[str, object]:

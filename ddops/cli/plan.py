@@ -57,17 +57,10 @@ def overriding(rules: Sequence[str] | None) -> list[str]:
 
 
 def as_data(planned: Plan) -> dict[str, Any]:
+    from ddops.spec.command import told
+
     return {
-        "commands": [
-            {
-                "kind": c.kind,
-                "line": c.line,
-                "why": c.why,
-                "bytes": getattr(c, "size", None),
-                "takes_s": getattr(c, "takes_s", None),
-            }
-            for c in planned.commands
-        ],
+        "commands": [told(command) for command in planned.commands],
         "bytes": planned.bytes,
         "takes_s": planned.takes_s,
         "unit_sha256": planned.rendered.unit_sha256,

@@ -38,6 +38,7 @@ class Arrival:
         self.site, self.seen, self.place = site, seen, site.place
         self.landing = look_landing(site)
         self.lies: Manifest | None = None  # as it lies there, once it was assembled
+        self.packages: list[Run] = []  # without them it could not be proven
         self._distrusted: list[str] = []
 
     @property
@@ -76,7 +77,9 @@ class Arrival:
 
     def coming(self, source: str) -> Bringing:
         lacking = [] if self.there else self.wanted()
-        return Bringing(source=source, path=self.path, size=sum(one.length for one in lacking))
+        size = sum(one.length for one in lacking)
+        packages = tuple(self.packages)
+        return Bringing(source=source, path=self.path, size=size, packages=packages)
 
     def check(self) -> None:
         """Raises `CheckError` with every reason."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ddops.errors import CheckError, HostError, UsageError
 from ddops.facts import venv
+from ddops.flows import packages
 from ddops.flows.arrival import Arrival, look_landing
 from ddops.flows.history import recorded
 from ddops.flows.proof import prove
@@ -90,6 +91,8 @@ def arrive(source: Source, site: Site, voice: Voice) -> Arrival:
     """Raises `CheckError` with every reason why it would not run there."""
     arrival = Arrival(site, look(source, voice))
     arrival.check()
+    if not arrival.in_use:
+        arrival.packages = packages.planned_for(site, arrival.seen)
     return arrival
 
 
@@ -128,7 +131,8 @@ def stream(
     site, sent = arrival.site, 0
     if arrival.in_use:
         return Streamed(arrival.seen, arrival.path, changed=False)
-    with recorded(site, "env stream", [arrival.switch], voice) as do:
+    with recorded(site, "env stream", [*arrival.packages, arrival.switch], voice) as do:
+        packages.install(site, arrival.packages, do, voice)
         if not arrival.there:
             sent = _bring(source, arrival, voice, connections)
             with voice.step("compile to bytecode"):

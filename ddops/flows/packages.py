@@ -1,23 +1,71 @@
-"""Install packages: wait for whoever holds apt's lock, and name them when they do not let go."""
+"""Packages: what is missing, and its installation; whoever holds apt's lock is named."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from ddops.errors import StepError
-from ddops.facts import apt
+from ddops.errors import DdopsError, StepError
+from ddops.facts import apt, hardware, tools
+from ddops.facts.look import look_system
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
-from ddops.spec.command import Command
-from ddops.spec.observed import Holder
+from ddops.spec.command import Command, Run
+from ddops.spec.environment import Manifest
+from ddops.spec.observed import Gpu, Holder, Python, System
 from ddops.steps import packages
 
 _POLL_S = 1.0
 
 
+@dataclass(frozen=True)
+class Ground:
+    """A box as an environment will find it that is not there yet."""
+
+    system: System
+    gpus: Sequence[Gpu]
+    tools: Sequence[str]
+    python: Python
+
+
+def planned(site: Site, seen: packages.Seen, *, pulls: bool) -> list[Run]:
+    """What the deployment lacks; `pulls`: files of a hub repository are to be fetched."""
+    needs = packages.needs(site.box.deployment, seen, pulls=pulls)
+    parts = packages.apart(packages.possible(needs, seen))
+    asked = [apt.command([need.package for need in part]) for part in parts]
+    told = [apt.parse(site.host.run(command).stdout) for command in asked]
+    return packages.plan(list(zip(parts, told, strict=True)), seen)
+
+
+def planned_for(site: Site, coming: Manifest) -> list[Run]:
+    """What an environment lacks to be proven by a kernel, before it is there to be asked."""
+    gpus, _ = hardware.look(site.host)
+    if coming.base != "/usr" or not coming.has("triton") or not gpus:
+        return []
+    minor = ".".join(coming.python.split(".")[:2])
+    header = ("test", "-e", f"/usr/include/python{minor}/Python.h")
+    python = Python(
+        executable=f"/usr/bin/python{minor}",
+        version=coming.python,
+        base=coming.base,
+        headers=site.host.run(Run(argv=header, why="look for the headers of Python")).ok,
+        engine=True,
+        torch=next((one.version for one in coming.packages if one.name == "torch"), None),
+        torch_cuda=coming.cuda,
+        missing=(),
+    )
+    ground = Ground(
+        system=look_system(site.host, site.place),
+        gpus=gpus,
+        tools=tools.parse(site.host.run(tools.COMMAND).stdout),
+        python=python,
+    )
+    return planned(site, ground, pulls=False)
+
+
 def install(
-    site: Site, commands: Sequence[Command], do: Callable[[Command], None], voice: Voice
+    site: Site, commands: Sequence[Run], do: Callable[[Command], None], voice: Voice
 ) -> None:
     """Raises `PackagesError`. apt-get itself waits for dpkg's lock, not for that of its lists."""
     for command in commands:
@@ -26,10 +74,10 @@ def install(
         try:
             do(command)
         except StepError as error:
-            holder = holder_now(site)
-            if holder:
-                raise packages.held(holder, time.monotonic() - began) from None
-            raise packages.refused(error.detail or "") or error from None
+            verdict = _verdict(error, holder_now(site), time.monotonic() - began)
+            if not command.may_fail:
+                raise verdict from None
+            voice.warn(f"{verdict.subject}: going on without")
 
 
 def wait(site: Site, voice: Voice) -> None:
@@ -42,6 +90,12 @@ def wait(site: Site, voice: Voice) -> None:
             told = holder.pid
             voice.say(f"  apt is in use by process {holder.pid} ({holder.program}): waiting")
         time.sleep(_POLL_S)
+
+
+def _verdict(error: StepError, holder: Holder | None, waited_s: float) -> DdopsError:
+    if holder:
+        return packages.held(holder, waited_s)
+    return packages.refused(error.detail or "") or error
 
 
 def holder_now(site: Site) -> Holder | None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from ddops.engines.base import Engine
 from ddops.engines.table import ENGINES
 from ddops.errors import CheckError
-from ddops.facts import apt
 from ddops.facts.look import api_key, look
-from ddops.flows import model
+from ddops.flows import model, packages
 from ddops.flows.advise import Advised, advise
 from ddops.flows.arrival import look_landing
 from ddops.flows.site import Site
@@ -20,7 +19,7 @@ from ddops.spec.layout import layout
 from ddops.spec.observed import Holding, Observed
 from ddops.spec.unit import Unit
 from ddops.spec.verdict import Verdict
-from ddops.steps import packages, preflight, preflight_gpu, service, unit, weights
+from ddops.steps import preflight, preflight_gpu, service, unit, weights
 
 
 @dataclass(frozen=True)
@@ -74,13 +73,14 @@ def plan(site: Site) -> Plan:
     if isinstance(wish.decoding.drafter, Weights) and seen.drafter:
         fetched += _weights(site, wish.decoding.drafter, seen.drafter)
     weights.check_disk(fetched, seen.system.disk_free, site.place.root)
+    pulls = any(isinstance(one, Pull) for one in fetched)
     rendered = render(site, wish, seen)
     rendered.advised.check()
     put = unit.plan(rendered.unit, rendered.env, seen=seen, place=site.place)
     return Plan(
         seen=seen,
         rendered=rendered,
-        packages=tuple(_packages(site, seen, fetched)),
+        packages=tuple(packages.planned(site, seen, pulls=pulls)),
         weights=tuple(fetched),
         unit=tuple(put),
         service=tuple(_service(site, seen, rendered, changed=bool(put or fetched))),
@@ -131,15 +131,6 @@ def _refuse(verdict: Verdict) -> None:
     """A plan for a box that does not fit is not made."""
     if verdict.state == "fail":
         raise CheckError(verdict.said, hint=verdict.fix)
-
-
-def _packages(site: Site, seen: Observed, fetched: list[Command]) -> list[Run]:
-    pulls = any(isinstance(one, Pull) for one in fetched)
-    needs = packages.needs(site.box.deployment, seen, pulls=pulls)
-    missing = packages.possible(needs, seen)
-    names = [need.package for need in missing]
-    told = apt.parse(site.host.run(apt.command(names)).stdout) if names else None
-    return packages.plan(missing, told, seen)
 
 
 def _weights(site: Site, wanted: Weights, seen: Holding) -> list[Command]:

@@ -32,6 +32,7 @@ class Run(Word):
     timeout_s: float | None = 600.0
     size: int | None = None  # bytes that it downloads
     takes_s: float | None = None  # a guess, for the plan
+    may_fail: bool = False  # the plan goes on without it
 
     @property
     def line(self) -> str:
@@ -128,6 +129,17 @@ class Extract(Word):
 
 Command = Run | Put | Fetch | Pull | Extract
 """One action of a plan. Every one is idempotent or guarded by the facts it was planned from."""
+
+
+def told(command: Command) -> dict[str, object]:
+    """As a plan's JSON tells it."""
+    return {
+        "kind": command.kind,
+        "line": command.line,
+        "why": command.why,
+        "bytes": getattr(command, "size", None),
+        "takes_s": getattr(command, "takes_s", None),
+    }
 
 
 class Result(Word):

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from ddops.spec.base import Word
+from ddops.spec.command import Run
 
 NOTE = ".ddops-environment.json"
 """Written last into an environment that ddops put on a box: what it was when it was proven."""
@@ -124,10 +125,15 @@ class Bringing(Word):
     source: str
     path: str
     size: int  # bytes that the box lacks
+    packages: tuple[Run, ...]  # installed before, so that it can be proven
 
     @property
     def line(self) -> str:
         return f"stream the environment of {self.source} to {self.path}, {self.size / 1e6:.1f} MB"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return (*(one.title for one in self.packages), self.line)
 
 
 class Piece(Word):

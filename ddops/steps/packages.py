@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ddops.errors import CheckError, PackagesError
 from ddops.spec.command import Run
 from ddops.spec.deployment import Deployment
-from ddops.spec.observed import Apt, Glimpse, Holder, Observed, Python
+from ddops.spec.observed import Apt, Gpu, Holder, Python, System
 
 LOCK_WAIT_S = 600  # unattended upgrades of a fresh machine were seen to take ten minutes
 _COMPILERS = {"gcc", "cc", "clang"}
 _PACKAGE_S = 0.5  # to unpack one, synced to the disk: 65 took 34 s on two cores
 _BYTES_PER_S = 10e6  # of a mirror that is neither near nor far
+
+
+class Seen(Protocol):
+    """What decides about packages, of everything that is seen of a box."""
+
+    @property
+    def system(self) -> System: ...
+    @property
+    def gpus(self) -> Sequence[Gpu]: ...
+    @property
+    def tools(self) -> Sequence[str]: ...
+    @property
+    def python(self) -> Python | None: ...
 
 
 @dataclass(frozen=True)
@@ -22,7 +37,7 @@ class Need:
     optional: bool = False  # there is another, slower way
 
 
-def needs(want: Deployment, seen: Observed | Glimpse, *, pulls: bool) -> list[Need]:
+def needs(want: Deployment, seen: Seen, *, pulls: bool) -> list[Need]:
     """What is missing. `pulls`: files of a hub repository are to be fetched.
 
     Raises `CheckError` for headers that no package brings.
@@ -41,7 +56,7 @@ def needs(want: Deployment, seen: Observed | Glimpse, *, pulls: bool) -> list[Ne
     return found
 
 
-def possible(missing: list[Need], seen: Observed | Glimpse) -> list[Need]:
+def possible(missing: list[Need], seen: Seen) -> list[Need]:
     """What can be installed on this box. Raises `CheckError` when that leaves out a necessity."""
     if not missing or ("apt-get" in seen.tools and seen.system.root):
         return missing
@@ -61,35 +76,26 @@ def possible(missing: list[Need], seen: Observed | Glimpse) -> list[Need]:
     return []
 
 
-def plan(missing: list[Need], apt: Apt | None, seen: Observed) -> list[Run]:
-    """`apt` is what it said about the missing packages; None when none is missing."""
-    if not missing or apt is None:
+def apart(missing: Sequence[Need]) -> list[list[Need]]:
+    """Necessities, then conveniences: one that apt does not have must not stop the others."""
+    parts = [[need for need in missing if need.optional is optional] for optional in (False, True)]
+    return [part for part in parts if part]
+
+
+def plan(parts: Sequence[tuple[Sequence[Need], Apt]], seen: Seen) -> list[Run]:
+    """Each part with what apt said about it; empty when nothing is missing."""
+    if not parts:
         return []
     sudo = seen.system.user != "root"
-    names = tuple(need.package for need in missing)
-    commands = [_cloud_init()] if apt.cloud_init else []
-    options = ("-q", "-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S}")
-    apt_get = ("env", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive", "apt-get", *options)
-    commands.append(
-        Run(
-            argv=(*apt_get, "update"),
-            why="a mirror soon drops what an old list names",
-            title="update apt's lists",
-            sudo=sudo,
-        )
+    commands = [_cloud_init()] if any(apt.cloud_init for _, apt in parts) else []
+    update = Run(
+        argv=(*_apt_get(), "update"),
+        why="a mirror soon drops what an old list names",
+        title="update apt's lists",
+        sudo=sudo,
+        may_fail=all(need.optional for part, _ in parts for need in part),
     )
-    commands.append(
-        Run(
-            argv=(*apt_get, "install", "-y", "--no-install-recommends", *names),
-            why="; ".join(f"{need.package}: {need.why}" for need in missing),
-            title=f"install {' '.join(names)}",
-            sudo=sudo,
-            timeout_s=LOCK_WAIT_S + 1800.0,
-            size=apt.size,
-            takes_s=None if apt.size is None else _seconds(apt.count, apt.size),
-        )
-    )
-    return commands
+    return [*commands, update, *(_install(part, apt, sudo=sudo) for part, apt in parts)]
 
 
 def held(holder: Holder | None, waited_s: float) -> PackagesError:
@@ -136,6 +142,25 @@ def _headers(python: Python) -> str:
             f" with python{minor}-dev, or one that uv installed",
         )
     return f"python{minor}-dev"
+
+
+def _install(part: Sequence[Need], apt: Apt, *, sudo: bool) -> Run:
+    names = tuple(need.package for need in part)
+    return Run(
+        argv=(*_apt_get(), "install", "-y", "--no-install-recommends", *names),
+        why="; ".join(f"{need.package}: {need.why}" for need in part),
+        title=f"install {' '.join(names)}",
+        sudo=sudo,
+        timeout_s=LOCK_WAIT_S + 1800.0,
+        size=apt.size,
+        takes_s=None if apt.size is None else _seconds(apt.count, apt.size),
+        may_fail=all(need.optional for need in part),
+    )
+
+
+def _apt_get() -> tuple[str, ...]:
+    options = ("-q", "-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S}")
+    return ("env", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive", "apt-get", *options)
 
 
 def _cloud_init() -> Run:

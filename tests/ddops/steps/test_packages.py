@@ -93,13 +93,13 @@ def test_a_convenience_that_cannot_be_installed_is_done_without() -> None:
 
 
 def test_nothing_missing_is_nothing_to_do() -> None:
-    assert packages.plan([], None, observed()) == []
+    assert packages.plan([], observed()) == []
 
 
 def test_one_update_and_one_install_with_reason_size_and_time() -> None:
     seen = on_gpu(system={"root": True})
     needs = packages.needs(wish(), seen, pulls=False)
-    update, install = packages.plan(needs, apt.parse(OFFER), seen)
+    update, install = packages.plan([(needs, apt.parse(OFFER))], seen)
     start = "sudo -n env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -q"
     lock = "-o DPkg::Lock::Timeout=600"
     assert update.line == f"{start} {lock} update"
@@ -115,10 +115,24 @@ def test_root_needs_no_sudo_and_cloud_init_is_waited_for() -> None:
     seen = on_gpu(system={"root": True, "user": "root"})
     needs = packages.needs(wish(), seen, pulls=False)
     told = Apt(count=0, size=None, cloud_init=True, holder=None)
-    first, *others = packages.plan(needs, told, seen)
+    first, *others = packages.plan([(needs, told)], seen)
     assert first.title == "wait for cloud-init"
     assert [one.sudo for one in others] == [False, False]
     assert (others[1].size, others[1].takes_s) == (None, None)
+
+
+def test_a_convenience_is_installed_apart_and_may_fail() -> None:
+    seen = on_gpu(system={"root": True, "user": "root"})
+    parts = packages.apart(packages.needs(wish(), seen, pulls=True))
+    told = Apt(count=1, size=1, cloud_init=False, holder=None)
+    commands = packages.plan([(part, told) for part in parts], seen)
+    assert [(one.title, one.may_fail) for one in commands] == [
+        ("update apt's lists", False),
+        ("install gcc python3.12-dev", False),
+        ("install aria2", True),
+    ]
+    alone = packages.plan([(parts[1], told)], seen)
+    assert [one.may_fail for one in alone] == [True, True]
 
 
 def test_what_apt_offers_is_read() -> None:
