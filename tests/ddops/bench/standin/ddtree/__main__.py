@@ -15,17 +15,21 @@ from tests.ddops.bench.mock_engine import Plan, main
 
 
 def variant() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("verb", choices=["serve"])
     parser.add_argument("--mode")
     parser.add_argument("--budget", default="16")
     parser.add_argument("--port", type=int)
+    parser.add_argument("--graphs")
     return parser.parse_known_args()[0]
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        sys.exit("the mock takes whatever it is given, and lists no options")
     asked = variant()
     name = f"ddtree-b{asked.budget}" if asked.mode == "ddtree" else asked.mode
+    name += "-eager" if asked.graphs == "off" else ""
     said = Path("plans.json")
     plan = json.loads(said.read_text("utf-8")).get(name, {}) if said.exists() else {}
     if "exit" in plan:
