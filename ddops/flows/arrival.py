@@ -8,7 +8,7 @@ from ddops.errors import CheckError, StepError
 from ddops.facts import gpu, landing
 from ddops.facts.look import look_system
 from ddops.flows.site import Site
-from ddops.host.stream import STORE
+from ddops.host.stream import STORE, End
 from ddops.spec.command import Put, Run
 from ddops.spec.environment import NOTE, Bringing, Landing, Manifest, Piece
 from ddops.steps import environment as steps
@@ -48,6 +48,10 @@ class Arrival:
     @property
     def path(self) -> str:
         return f"{self.place.environments}/{self.name}"
+
+    @property
+    def end(self) -> End:
+        return End(self.site.host, "python3")
 
     @property
     def stage(self) -> str:

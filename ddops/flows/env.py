@@ -9,17 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddops.errors import CheckError, HostError, UsageError
+from ddops.errors import CheckError, HostError, StepError, UsageError
 from ddops.facts import venv
 from ddops.flows import packages
 from ddops.flows.arrival import Arrival, look_landing
+from ddops.flows.caches import bring
 from ddops.flows.history import recorded
 from ddops.flows.proof import prove
 from ddops.flows.site import Site, opened
 from ddops.flows.voice import Voice
 from ddops.host.base import Host, Progress
 from ddops.host.local import Local
-from ddops.host.stream import End, send
+from ddops.host.stream import End, Store, send
 from ddops.spec.base import Word
 from ddops.spec.environment import NOTE, Manifest
 from ddops.steps import environment as steps
@@ -35,6 +36,11 @@ class Source:
     name: str
     host: Host
     interpreter: str  # its own
+    caches: str | None = None  # of a box: the kernels that its service compiled
+
+    @property
+    def end(self) -> End:
+        return End(self.host, self.interpreter)
 
     def look(self) -> Manifest:
         said = self.host.run(venv.command(self.interpreter))
@@ -70,7 +76,7 @@ def source_of(name: str) -> Iterator[Source]:
         )
     else:
         with opened(name) as site:
-            yield Source(name, site.host, site.place.engine_python)
+            yield Source(name, site.host, site.place.engine_python, site.place.caches)
 
 
 def look(source: Source, voice: Voice) -> Manifest:
@@ -139,6 +145,10 @@ def stream(
                 arrival.compile()
         with voice.step("prove that it works"):
             notes = prove(source.host, source.interpreter, arrival)
+        if source.caches:
+            with voice.step("bring compiled kernels"):
+                fault = bring(source.end, source.caches, arrival.end, site.place.caches)
+            notes += [fault] if fault else []
         arrival.note()
         do(arrival.switch)
     arrival.prune()
@@ -150,19 +160,23 @@ def stream(
 
 def _bring(source: Source, arrival: Arrival, voice: Voice, connections: int) -> int:
     """Until every file is there and is what it should be. Returns the bytes of what was sent."""
-    here = End(source.host, source.interpreter)
-    there = End(arrival.site.host, "python3")
-    sent, tries = 0, 0
+    store = Store(arrival.stage, arrival.codec)
+    sent, tries, damaged = 0, 0, 0
     while True:
         wanted = arrival.wanted()
-        if not wanted and arrival.assemble():
-            return sent
+        if not wanted:
+            if arrival.assemble():
+                return sent
+            damaged += 1
+            if damaged == _TRIES:
+                raise _changing(source)
+            continue
         tally = _Tally(sum(piece.length for piece in wanted))
-        title = f"stream {tally.total / 1e6:.1f} MB over {connections} connections"
+        shards = steps.shards(wanted, connections)
+        title = f"stream {tally.total / 1e6:.1f} MB over {len(shards)} connections"
         with voice.step(title, of="bytes") as progress:
-            shards = steps.shards(wanted, connections)
             tally.progress = progress
-            faults = send(here, there, shards, arrival.stage, arrival.codec, tally.add)
+            faults = send(source.end, arrival.end, shards, store, tally.add)
         sent += tally.done
         tries = 0 if tally.done else tries + 1
         if tries == _TRIES:
@@ -171,6 +185,13 @@ def _bring(source: Source, arrival: Arrival, voice: Voice, connections: int) -> 
                 detail=faults[0] if faults else None,
                 hint="run the same command again: what has come is kept",
             )
+
+
+def _changing(source: Source) -> StepError:
+    return StepError(
+        f"the environment of `{source.name}` changes while it is sent",
+        hint="run the same command again once nobody works in it",
+    )
 
 
 class _Tally:

@@ -32,7 +32,8 @@ def lacks(stage: Path, environments: Path) -> None:
     for sha256, size in asked["files"]:
         if not size or sha256 in there or whole(stage, sha256, size):
             continue
-        missing.append([sha256, gaps(size, had(stage, sha256))])
+        left = gaps(size, had(stage, sha256))
+        missing += [[sha256, left]] if left else []
     sys.stdout.write(json.dumps(missing))
 
 
@@ -121,9 +122,11 @@ def keep(stage: Path, source: IO[bytes], sha256: str, size: int, offset: int, le
             os.pwrite(handle, data, at)
             digest.update(data)
             at += len(data)
-        if single and digest.hexdigest() == sha256:
+        if single and digest.hexdigest() != sha256:
+            sys.exit("a file has changed since it was looked at")
+        if single:
             part.replace(stage / sha256)
-        elif not single:
+        else:
             with (stage / f"{sha256}.have").open("a") as journal:
                 journal.write(f"{offset} {length}\n")
     finally:

@@ -26,75 +26,89 @@ _PACK = Path(box_pack.__file__).read_text("utf-8")
 
 @dataclass(frozen=True)
 class End:
-    """A machine, and a Python there that runs our small program."""
+    """A machine, and a Python there that runs our small programs."""
 
     host: Host
     python: str
 
+    def line(self, program: str, *words: str) -> tuple[str, ...]:
+        """What to start here."""
+        return self.host.bulk((self.python, "-I", "-c", program, *words))
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where pieces are kept on the target, and how they are packed on the way."""
+
+    stage: str
+    codec: str  # zstd or plain
+
 
 def send(
-    source: End, target: End, shards: Sequence[Sequence[Piece]], stage: str, codec: str,
+    source: End,
+    target: End,
+    shards: Sequence[Sequence[Piece]],
+    store: Store,
     tell: Callable[[int], None],
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """`tell` hears the bytes of each piece that arrived. Returns what went wrong."""
-    lines = [_Line(source, target, stage, codec) for _ in shards]
+    keep = target.line(STORE, "receive", store.stage, store.codec)
+    pipes = [Pipe(source.line(_PACK, store.codec), keep) for _ in shards]
     try:
-        for line, shard in zip(lines, shards, strict=True):
-            line.ask(shard)
-        with ThreadPoolExecutor(len(lines)) as pool:
-            faults = list(pool.map(lambda line: line.follow(tell), lines))
+        for pipe, shard in zip(pipes, shards, strict=True):
+            pipe.ask([(p.source, p.sha256, p.size, p.offset, p.length) for p in shard])
+        with ThreadPoolExecutor(max(1, len(pipes))) as pool:
+            said = list(pool.map(lambda pipe: pipe.follow(lambda n: tell(int(n))), pipes))
     finally:
-        for line in lines:
-            line.close()
-    return [fault for fault in faults if fault]
+        for pipe in pipes:
+            pipe.close()
+    return [fault for fault in said if fault]
 
 
-class _Line:
-    """One connection: its two processes, and what they complain of."""
+class Pipe:
+    """Two processes, the output of the giver being the input of the taker."""
 
-    def __init__(self, source: End, target: End, stage: str, codec: str) -> None:
+    def __init__(self, giver: Sequence[str], taker: Sequence[str]) -> None:
         self.complaints: list[IO[bytes]] = [TemporaryFile() for _ in range(2)]  # noqa: SIM115
-        self.packer = subprocess.Popen(
-            source.host.bulk((source.python, "-I", "-c", _PACK, codec)),
-            stdin=subprocess.PIPE,  # stays open: when ddops is killed, the packer sees its end
+        self.giver = subprocess.Popen(
+            giver,
+            stdin=subprocess.PIPE,  # stays open: when ddops is killed, the giver sees its end
             stdout=subprocess.PIPE,
             stderr=self.complaints[0],
         )
-        assert self.packer.stdout is not None, "stdout is a pipe"
-        self.keeper = subprocess.Popen(
-            target.host.bulk((target.python, "-I", "-c", STORE, "receive", stage, codec)),
-            stdin=self.packer.stdout,
-            stdout=subprocess.PIPE,
-            stderr=self.complaints[1],
+        assert self.giver.stdout is not None, "stdout is a pipe"
+        self.taker = subprocess.Popen(
+            taker, stdin=self.giver.stdout, stdout=subprocess.PIPE, stderr=self.complaints[1]
         )
-        self.packer.stdout.close()
+        self.giver.stdout.close()
 
-    def ask(self, shard: Sequence[Piece]) -> None:
-        rows = [(one.source, one.sha256, one.size, one.offset, one.length) for one in shard]
-        assert self.packer.stdin is not None, "stdin is a pipe"
+    def ask(self, what: object) -> None:
+        """One line of JSON for the giver."""
+        assert self.giver.stdin is not None, "stdin is a pipe"
         with suppress(BrokenPipeError):  # it has ended: its complaint tells why
-            self.packer.stdin.write(json.dumps(rows).encode() + b"\n")
-            self.packer.stdin.flush()
+            self.giver.stdin.write(json.dumps(what).encode() + b"\n")
+            self.giver.stdin.flush()
 
-    def follow(self, tell: Callable[[int], None]) -> str | None:
-        assert self.keeper.stdout is not None, "stdout is a pipe"
-        for line in self.keeper.stdout:
-            tell(int(line))
-        codes = (self.packer.wait(), self.keeper.wait())
+    def follow(self, hear: Callable[[str], None]) -> str | None:
+        """Until both have ended; `hear` is told each line of the taker. Returns the complaint."""
+        assert self.taker.stdout is not None, "stdout is a pipe"
+        for line in self.taker.stdout:
+            hear(line.decode())
+        codes = (self.giver.wait(), self.taker.wait())
         return self._complaint() if any(codes) else None
 
     def close(self) -> None:
-        for process in (self.packer, self.keeper):
+        for process in (self.giver, self.taker):
             if process.poll() is None:
                 process.kill()
             process.wait()
-        for pipe in (self.packer.stdin, self.keeper.stdout, *self.complaints):
+        for pipe in (self.giver.stdin, self.taker.stdout, *self.complaints):
             with suppress(BrokenPipeError):
                 if pipe is not None:
                     pipe.close()
 
     def _complaint(self) -> str:
-        """The receiver's says more: the sender often only saw its pipe close."""
+        """The taker's says more: the giver often only saw its pipe close."""
         for file in reversed(self.complaints):
             file.seek(0)
             lines = file.read().decode("utf-8", "replace").strip().splitlines()

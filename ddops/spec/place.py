@@ -23,6 +23,11 @@ class Place(Word):
         return f"{self.root}/weights"
 
     @property
+    def caches(self) -> str:
+        """Kernels that the engine compiled."""
+        return f"{self.home}/cache"
+
+    @property
     def environments(self) -> str:
         """One folder for each, by its identity."""
         return f"{self.root}/envs"

@@ -11,6 +11,7 @@ from ddops.spec.environment import Landing, Manifest, Piece
 from ddops.spec.observed import Gpu, System
 
 PIECE = 16_000_000  # bytes: what one connection may have to send again
+_WORTH_A_CONNECTION = 2_000_000  # bytes: one window of OpenSSH
 HEADROOM = 500_000_000  # bytes that must stay free: bytecode, compiled kernels, logs
 _DRIVERS = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
 """CUDA major → the oldest driver that runs its minor versions (NVIDIA, CUDA compatibility)."""
@@ -101,8 +102,13 @@ def pieces(seen: Manifest, lacking: Sequence[Gap]) -> list[Piece]:
 
 
 def shards(wanted: Sequence[Piece], connections: int) -> list[list[Piece]]:
-    """As many bytes for each connection: the largest piece goes where least is yet."""
-    heap: list[tuple[int, int, list[Piece]]] = [(0, i, []) for i in range(connections)]
+    """As many bytes for each connection: the largest piece goes where least is yet.
+
+    No more connections than there is work for: to open one takes as long as to send a little.
+    """
+    needed = 1 + sum(piece.length for piece in wanted) // _WORTH_A_CONNECTION
+    number = min(connections, needed)
+    heap: list[tuple[int, int, list[Piece]]] = [(0, i, []) for i in range(number)]
     for piece in sorted(wanted, key=lambda piece: piece.length, reverse=True):
         size, i, shard = heap[0]
         shard.append(piece)

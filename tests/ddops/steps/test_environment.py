@@ -130,8 +130,8 @@ def test_shards_hold_everything_once_and_differ_by_one_piece_at_most(
         map(str, range(len(lengths)))
     )
     sizes = [sum(one.length for one in shard) for shard in dealt]
-    assert len(dealt) == min(connections, len(lengths))
-    if len(dealt) == connections:
+    assert len(dealt) <= min(connections, 1 + sum(lengths) // 2_000_000)
+    if dealt:
         assert max(sizes) - min(sizes) <= max(lengths)
 
 
