@@ -82,6 +82,9 @@ class Speculation:
     accepted_per_position: tuple[int, ...] = ()  # [d]: steps whose path reached depth d + 1
 
 
+NOTHING = Speculation()
+
+
 class Tally:
     """Counts the verify steps of one request, or of all."""
 
@@ -102,6 +105,8 @@ class Tally:
 
     @property
     def total(self) -> Speculation:
+        if not self._steps:
+            return NOTHING
         return Speculation(self._steps, self._drafted, self._accepted, tuple(self._reached))
 
 
@@ -111,6 +116,7 @@ class Sequence:
 
     request: Request
     tokens: list[int]  # prompt and committed answer; the last one is the root once decoding
+    end: int  # tokens it can have at most
     limit: int = 0  # nodes that a step may verify for it, besides the root
     branches: bool = False  # whether those may be more than one path
     row: int | None = None  # batch row, set by the scheduler

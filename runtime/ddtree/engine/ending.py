@@ -14,14 +14,13 @@ class Kept(NamedTuple):
     finish: Finish | None
 
 
-def keep(sequence: Sequence, tokens: list[int], context_length: int) -> Kept:
-    """Cut `tokens` at the first stop token (kept), at max_tokens, or at the context's end."""
-    request = sequence.request
-    end = min(len(request.prompt) + request.max_tokens, context_length)
-    room = end - len(sequence.tokens)
-    if not request.stop_token_ids.isdisjoint(tokens):
+def keep(sequence: Sequence, tokens: list[int]) -> Kept:
+    """Cut `tokens` at the first stop token (kept), or where the sequence must end."""
+    room = sequence.end - len(sequence.tokens)
+    stops = sequence.request.stop_token_ids
+    if not stops.isdisjoint(tokens):
         for i, token in enumerate(tokens[:room]):
-            if token in request.stop_token_ids:
+            if token in stops:
                 return Kept(tokens[: i + 1], Finish.STOP)
     if len(tokens) >= room:
         return Kept(tokens[:room], Finish.LENGTH)

@@ -9,7 +9,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -63,6 +63,7 @@ class Engine:
         self._inbox: queue.SimpleQueue[_Submit | _Abort | None] = queue.SimpleQueue()
         self._listeners: dict[str, OnOutput] = {}
         self._tally = Tally()
+        self._speculation = self._tally.total  # after whole steps
         self._prompt_tokens = 0
         self._generation_tokens = 0
         self._queued = 0
@@ -108,7 +109,7 @@ class Engine:
         if self._closing.is_set() or self.failure is not None:
             raise RequestError(self.failure or "the engine is shutting down", "engine")
         check(request, self.config.context_length, self.shape.vocab_size)
-        if not self._scheduler.fits(len(request.prompt) + 1):
+        if len(request.prompt) >= self._scheduler.longest:
             raise RequestError("the prompt does not fit into the cache", "prompt")
         sequence = self._sequence(request)
         with self._lock:
@@ -129,7 +130,7 @@ class Engine:
             reused_tokens=scheduler.reused,
             generation_tokens=self._generation_tokens,
             preemptions=scheduler.preemptions,
-            speculation=self._tally.total,
+            speculation=self._speculation,
         )
 
     def check_integrity(self) -> None:
@@ -187,6 +188,7 @@ class Engine:
             if sequence.row is not None and sequence.admissions == admission:
                 sequence.cached += len(committed.tokens)
                 self._deliver(sequence, committed, speculative=sequence.limit > 0)
+        self._speculation = self._tally.total
 
     def _read_inbox(self, *, wait: bool) -> None:
         while True:
@@ -207,6 +209,11 @@ class Engine:
         return Sequence(
             request,
             list(request.prompt),
+            end=min(
+                len(request.prompt) + request.max_tokens,
+                self.config.context_length,
+                self._scheduler.longest + 1,  # the last token needs no place
+            ),
             limit=allowance(self.config, self._runner.depth, asked),
             branches=mode_of(self.config, asked) == "ddtree",
         )
@@ -226,7 +233,7 @@ class Engine:
             output = Output(request.id, (), finish=Finish.ERROR, error=error)
             self._end(sequence, output, poisoned=True)
             return
-        kept = keep(sequence, committed.tokens, self.config.context_length)
+        kept = keep(sequence, committed.tokens)
         sequence.tokens.extend(kept.tokens)
         self._generation_tokens += len(kept.tokens)
         if speculative:
@@ -242,8 +249,6 @@ class Engine:
         )
         if kept.finish is not None:
             self._end(sequence, output)
-        elif not self._scheduler.fits(len(sequence.tokens)):
-            self._end(sequence, replace(output, finish=Finish.LENGTH))
         else:
             self._listeners[request.id](output)
 

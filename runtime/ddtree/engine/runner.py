@@ -140,17 +140,8 @@ class Runner:
 
     def launch(self, sequences: list[Sequence]) -> Ticket:
         """Start one speculative step for every sequence; the host need not know the last one."""
-        rows = []
-        for sequence in sequences:
-            assert sequence.row is not None, "only running sequences have a row"
-            rows.append(sequence.row)
-            if not sequence.on_device:
-                self.state.admit(sequence)
-                sequence.on_device = True
-                if self.chooser is not None:
-                    self.chooser.welcome(sequence.row, drafts=sequence.limit > 0)
-            elif len(sequence.pages) > self.state.pages_known[sequence.row]:
-                self.state.extend(sequence)
+        rows = [sequence.row for sequence in sequences if sequence.row is not None]
+        self._tell(sequences, rows)
         budget = self._budget(sequences, rows)
         if self.chooser is not None:
             self._begun.append(_Begun(time.perf_counter(), self._prefills, len(rows), budget))
@@ -165,6 +156,20 @@ class Runner:
                 tree=self._host_tree(sequences, budget),
             )
         )
+
+    def _tell(self, sequences: list[Sequence], rows: list[int]) -> None:
+        """Let the device know of rows that are new to it, and of pages."""
+        new = [sequence for sequence in sequences if not sequence.on_device]
+        if new:
+            self.state.admit(new)
+        for sequence in new:
+            sequence.on_device = True
+            if self.chooser is not None and sequence.row is not None:
+                self.chooser.welcome(sequence.row, drafts=sequence.limit > 0)
+        known = self.state.pages_known
+        grown = [s for s, row in zip(sequences, rows, strict=True) if len(s.pages) > known[row]]
+        if grown:
+            self.state.extend(grown)
 
     def collect(self, sequences: list[Sequence], ticket: Ticket) -> list[Committed]:
         """The step's only host read. Moves nothing: the loop does, for those still running."""

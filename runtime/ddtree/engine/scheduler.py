@@ -55,6 +55,8 @@ class Scheduler:
         self.allocator = PageAllocator(capacity.pages + 1)
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []  # in order of arrival
+        # tokens of a sequence that can run when it is alone
+        self.longest = capacity.pages * capacity.page_size - capacity.reach
         self._rows = list(range(capacity.rows - 1, -1, -1))
         self.preemptions = 0
         self.reused = 0  # prompt tokens found in the cache
@@ -62,19 +64,21 @@ class Scheduler:
     def pages_for(self, positions: int) -> int:
         return -(-(positions + self.capacity.reach) // self.capacity.page_size)
 
-    def fits(self, positions: int) -> bool:
-        """Whether a sequence of this length can run when it is alone."""
-        return self.pages_for(positions) <= self.capacity.pages
-
     def add(self, sequence: Sequence) -> None:
         self.waiting.append(sequence)
 
     def plan(self) -> Plan:
         """Admit, grow or preempt; then say what to prefill and what to decode."""
         self._admit()
-        chunks = self._chunks()
-        decode = [s for s in self._grown() if s.prefilled]
-        return Plan([c for c in chunks if c.sequence.row is not None], decode)
+        decode = list[Sequence]()
+        raw = list[Sequence]()
+        for sequence in self.running:
+            (decode if sequence.prefilled else raw).append(sequence)
+        chunks = self._chunks(self._due(raw)) if raw else []
+        if self._grow():  # some lost their row
+            decode = [sequence for sequence in decode if sequence.row is not None]
+            chunks = [chunk for chunk in chunks if chunk.sequence.row is not None]
+        return Plan(chunks, decode)
 
     def written(self, chunks: list[Chunk]) -> None:
         """The chunks are written: their full blocks can be found from now on."""
@@ -149,9 +153,8 @@ class Scheduler:
             sequence.reused += tokens
             self.reused += tokens
 
-    def _chunks(self) -> list[Chunk]:
+    def _chunks(self, due: list[Sequence]) -> list[Chunk]:
         """Share the step's tokens: whoever fits into an equal part, then in order of arrival."""
-        due = self._due()
         left = self.capacity.prefill_chunk
         rest = {sequence: sequence.prefill_end - sequence.cached for sequence in due}
         short = [sequence for sequence in due if rest[sequence] * len(due) <= left]
@@ -162,13 +165,11 @@ class Scheduler:
             left -= taken
         return [Chunk(s, s.cached, ends[s]) for s in due if ends[s] > s.cached]
 
-    def _due(self) -> list[Sequence]:
+    def _due(self, raw: list[Sequence]) -> list[Sequence]:
         """Those to prefill, in order of arrival, but for those who wait for another's block."""
         size = self.capacity.page_size
         due, coming = [], set[bytes]()
-        for sequence in self.running:
-            if sequence.prefilled:
-                continue
+        for sequence in raw:
             self._reuse(sequence)
             if sequence.prefilled or not coming.isdisjoint(self._wanted(sequence)[:1]):
                 continue
@@ -176,22 +177,21 @@ class Scheduler:
             coming.update(sequence.keys[sequence.cached // size :][:1])
         return due
 
-    def _grown(self) -> list[Sequence]:
-        """Running sequences that own the pages of their next step; the latest give way."""
+    def _grow(self) -> bool:
+        """Every sequence gets the pages of its next step; the latest give way: did any?"""
+        size, reach = self.capacity.page_size, self.capacity.reach
+        before = self.preemptions
         for sequence in list(self.running):
-            while sequence.row is not None and not self._grow(sequence):
-                self._preempt(self.running[-1])
-        return list(self.running)
-
-    def _grow(self, sequence: Sequence) -> bool:
-        missing = self.pages_for(len(sequence.tokens)) - len(sequence.pages)
-        if missing <= 0:
-            return True
-        pages = self.allocator.allocate(missing)
-        if pages is None:
-            return False
-        sequence.pages.extend(pages)
-        return True
+            while sequence.row is not None:
+                if len(sequence.tokens) + reach <= len(sequence.pages) * size:
+                    break
+                missing = self.pages_for(len(sequence.tokens)) - len(sequence.pages)
+                pages = self.allocator.allocate(missing)
+                if pages is None:
+                    self._preempt(self.running[-1])
+                else:
+                    sequence.pages.extend(pages)
+        return self.preemptions > before
 
     def _preempt(self, sequence: Sequence) -> None:
         self.running.remove(sequence)

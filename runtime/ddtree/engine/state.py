@@ -30,28 +30,39 @@ class RowState:
         self.start, self.root = self._ints[0], self._ints[1]
         self.pages_known = [0] * rows
 
-    def admit(self, sequence: Sequence) -> None:
-        """The sequence is prefilled: its root is the last token, at position `cached`."""
-        row, said = _row(sequence), sequence.request.sampling
-        ints = [sequence.cached, sequence.tokens[-1], said.seed, said.top_k, sequence.limit]
-        branch = 0.0 if sequence.branches else NO_BRANCH
-        self._tell(self._ints[:, row], ints)
-        self._tell(self._floats[:, row], [said.temperature, said.top_p, said.min_p, branch])
-        self.pages_known[row] = 0
-        self.extend(sequence)
+    def admit(self, sequences: list[Sequence]) -> None:
+        """They are prefilled: the root of each is its last token, at position `cached`."""
+        ints, floats = list[list[int]](), list[list[float]]()
+        for sequence in sequences:
+            said, row = sequence.request.sampling, _row(sequence)
+            branch = 0.0 if sequence.branches else NO_BRANCH
+            ints.append(
+                [row, sequence.cached, sequence.tokens[-1], said.seed, said.top_k, sequence.limit]
+            )
+            floats.append([said.temperature, said.top_p, said.min_p, branch])
+            self.pages_known[row] = 0
+        news = self._tensor(ints).T  # [1 + len(INTS), B]
+        self._ints.index_copy_(1, news[0], news[1:])
+        self._floats.index_copy_(1, news[0], self._tensor(floats).T)
+        self.extend(sequences)
 
-    def extend(self, sequence: Sequence) -> None:
+    def extend(self, sequences: list[Sequence]) -> None:
         """Tell the device of pages it does not know yet."""
-        row = _row(sequence)
-        known, pages = self.pages_known[row], sequence.pages
-        if len(pages) > known:
-            self._tell(self.page_table[row, known : len(pages)], pages[known:])
-            self.pages_known[row] = len(pages)
+        wide = self.page_table.shape[1]
+        places, pages = list[int](), list[int]()
+        for sequence in sequences:
+            row = _row(sequence)
+            known, self.pages_known[row] = self.pages_known[row], len(sequence.pages)
+            places.extend(range(row * wide + known, row * wide + len(sequence.pages)))
+            pages.extend(sequence.pages[known:])
+        if pages:
+            news = self._tensor([places, pages])
+            self.page_table.view(-1).index_copy_(0, news[0], news[1])
 
     def view(self, index: torch.Tensor) -> Rows:
         """The rows named by `index` [B] int64."""
-        ints = dict(zip(INTS, self._ints[:, index], strict=True))
-        floats = dict(zip(FLOATS, self._floats[:, index], strict=True))
+        ints = dict(zip(INTS, self._ints.index_select(1, index), strict=True))
+        floats = dict(zip(FLOATS, self._floats.index_select(1, index), strict=True))
         return Rows(page_table=self.page_table[index], **ints, **floats)
 
     def advance(self, index: torch.Tensor, verdict: Verdict) -> None:
@@ -61,11 +72,11 @@ class RowState:
         self.start.index_add_(0, index, verdict.length * real)
         self.root.index_copy_(0, index, bonus)
 
-    def _tell(self, there: torch.Tensor, values: list[int] | list[float]) -> None:
-        news = torch.tensor(values, dtype=there.dtype)
-        if there.is_cuda:  # a copy from pageable memory would wait for the step
+    def _tensor(self, values: list[int] | list[list[int]] | list[list[float]]) -> torch.Tensor:
+        news = torch.tensor(values)
+        if self.start.is_cuda:  # a copy from pageable memory would wait for the step
             news = news.pin_memory()
-        there.copy_(news, non_blocking=True)
+        return news.to(self.start.device, non_blocking=True)
 
 
 def _row(sequence: Sequence) -> int:

@@ -20,9 +20,9 @@ def test_what_a_step_commits_is_cut_where_the_request_ends(
     committed: list[int], kept: Kept
 ) -> None:
     request = Request("r", (1, 1), max_tokens=4, stop_token_ids=frozenset({2}))
-    assert keep(Sequence(request, [1, 1]), committed, context_length=100) == kept
+    assert keep(Sequence(request, [1, 1], end=6), committed) == kept
 
 
-def test_the_context_ends_a_request_before_max_tokens() -> None:
-    sequence = Sequence(Request("r", (1, 1), max_tokens=50), [1, 1, 3])
-    assert keep(sequence, [4, 5, 6], context_length=5) == Kept([4, 5], Finish.LENGTH)
+def test_an_answer_goes_on_where_the_last_step_left_it() -> None:
+    sequence = Sequence(Request("r", (1, 1), max_tokens=50), [1, 1, 3], end=5)
+    assert keep(sequence, [4, 5, 6]) == Kept([4, 5], Finish.LENGTH)

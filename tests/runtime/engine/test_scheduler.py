@@ -11,7 +11,7 @@ from ddtree.engine.scheduler import Capacity, Plan, Scheduler
 
 def _sequence(name: str, prompt: int, answer: int = 64, first: int = 0) -> Sequence:
     tokens = tuple(range(first, first + prompt))
-    return Sequence(Request(name, tokens, max_tokens=answer), list(tokens))
+    return Sequence(Request(name, tokens, max_tokens=answer), list(tokens), end=10**6)
 
 
 def _capacity(pages: int, rows: int = 4, chunk: int = 32) -> Capacity:
@@ -105,8 +105,7 @@ def test_when_pages_run_out_the_latest_gives_way_and_keeps_its_tokens() -> None:
 
 def test_a_sequence_that_can_never_run_is_recognised() -> None:
     scheduler = Scheduler(_capacity(4))
-    assert scheduler.fits(11)
-    assert not scheduler.fits(12)  # 12 + 5 positions need 5 pages
+    assert scheduler.longest == 11  # 12 + 5 positions need 5 pages
 
 
 def test_a_prompt_that_begins_like_an_earlier_one_is_prefilled_from_where_they_part() -> None:
@@ -149,7 +148,7 @@ def test_what_a_tree_wrote_is_not_found() -> None:
     scheduler.add(first)
     for _ in range(4):
         _perform(scheduler, tokens=3)
-    again = Sequence(Request("again", tuple(first.tokens), 5), list(first.tokens))
+    again = Sequence(Request("again", tuple(first.tokens), 5), list(first.tokens), end=10**6)
     scheduler.finish(first)
     scheduler.add(again)
     assert _spans(_perform(scheduler)) == [(again, 8, 18)]  # found the prompt, not the answer
