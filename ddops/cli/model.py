@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ddops.cli.options import DryRun, Json, Quiet, Verbose
+from ddops.cli.options import DryRun, Json, LockWait, Quiet, Verbose
 from ddops.cli.output import Output, table
 from ddops.cli.plan import draw_commands
 from ddops.errors import WeightsError
@@ -57,6 +57,7 @@ def fetch(
     to: To = None,
     giver: From = None,
     dry_run: DryRun = False,
+    lock_wait: LockWait = 0.0,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -82,7 +83,7 @@ def fetch(
             out.result(_as_data(planned), _draw(planned, site))
             return
         near = _giver(stack, giver)
-        stack.enter_context(locked(site, "model fetch"))
+        stack.enter_context(locked(site, "model fetch", wait_s=lock_wait, voice=out))
         done = [flow.fetch(site, one, flow.plan(site, one), out, giver=near) for one in wanted]
     out.result(
         [dataclasses.asdict(one) for one in done], "\n".join(map(_sentence, done)) or _NOTHING
@@ -110,7 +111,7 @@ def verify(
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
     with opened(box) as site:
-        seen = [flow.verify(site, one) for one in flow.wanted(site, source, to)]
+        seen = [flow.verify(site, one, out) for one in flow.wanted(site, source, to)]
     faults = [f"{one.root}: {fault}" for one in seen for fault in one.faults]
     if json or not faults:
         out.result([dataclasses.asdict(one) for one in seen], "\n".join(map(_verdict, seen)))
@@ -166,9 +167,9 @@ def _sentence(done: Fetched) -> str:
     if not done.size:
         return f"nothing to fetch: {done.root}"
     rate = done.size / 1e6 / max(done.seconds, 1e-3)
-    return (
-        f"fetched: {done.root}, {done.size / 1e6:.1f} MB in {done.seconds:.1f} s ({rate:.0f} MB/s)"
-    )
+    at = f" at {done.commit}" if done.commit else ""
+    size = f"{done.size / 1e6:.1f} MB in {done.seconds:.1f} s ({rate:.0f} MB/s)"
+    return f"fetched: {done.root}{at}, {size}"
 
 
 def _verdict(seen: Verified) -> str:

@@ -20,7 +20,7 @@ def ask(source: Hub, text: str) -> Offer:
     """`text` is the source as the inventory has it. Raises `WeightsError`."""
     info = hub.listing(source.repo, source.revision)
     commit = info.sha or source.revision
-    files = [_offered(source.repo, commit, one) for one in info.siblings or ()]
+    files = [_offered(source.repo, one) for one in info.siblings or ()]
     safe = any(file.name.endswith(".safetensors") for file in files)
     dropped = (*_NO_WEIGHTS, *(_OTHER_FORMATS if safe else ()))
     kept = tuple(file for file in files if not file.name.endswith(dropped))
@@ -29,17 +29,17 @@ def ask(source: Hub, text: str) -> Offer:
             f"{source.repo} at {source.revision} holds no weights",
             hint="check the name and the revision after the `@`",
         )
-    _must_give(kept[0])
+    _must_give(source.repo, commit, kept[0].name)
     return Offer(source=text, commit=commit, files=kept)
 
 
-def _must_give(file: Offered) -> None:
+def _must_give(repo: str, commit: str, name: str) -> None:
     """A gated repository shows its list to everybody: a refusal is better heard before the plan."""
-    url = file.url or ""
-    hub.patiently(file.name, lambda: hub.location(url))
+    url = hub.address(repo, commit, name)
+    hub.patiently(name, lambda: hub.location(url))
 
 
-def _offered(repo: str, commit: str, file: RepoSibling) -> Offered:
+def _offered(repo: str, file: RepoSibling) -> Offered:
     name = file.rfilename
     if name.startswith("/") or ".." in name.split("/") or not _plain(name):
         raise WeightsError(
@@ -48,7 +48,7 @@ def _offered(repo: str, commit: str, file: RepoSibling) -> Offered:
         )
     return Offered(
         name=name,
-        url=hub.address(repo, commit, name),
+        url=None,  # asked for when it is fetched: it does not last
         size=file.size,
         sha256=file.lfs.sha256 if file.lfs else None,
         blob=None if file.lfs else file.blob_id,

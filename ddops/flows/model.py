@@ -44,6 +44,7 @@ class Giver:
 class Fetched:
     source: str
     root: str
+    commit: str | None  # of a hub repository from which something was missing
     size: int  # bytes that were missing
     seconds: float
 
@@ -108,15 +109,24 @@ def fetch(
         else:
             perform(site, command, voice)
     seconds = time.monotonic() - began
-    return Fetched(one.weights.source, one.where.root, weights.needed(list(commands)), seconds)
+    return Fetched(
+        source=one.weights.source,
+        root=one.where.root,
+        commit=next((one.commit for one in commands if isinstance(one, Pull)), None),
+        size=weights.needed(list(commands)),
+        seconds=seconds,
+    )
 
 
-def verify(site: Site, one: Wanted) -> Verified:
+def verify(site: Site, one: Wanted, voice: Voice) -> Verified:
     """Reads every byte, whatever the manifests say."""
     want, where = one.weights, one.where
-    seen = look_weights(site.host, want.source, where, read_all=True)
-    if where.listing and not seen.offer:
-        seen, _ = _offered(site, want, seen, where)
+    with voice.step(f"read {where.root}"):
+        seen = look_weights(site.host, want.source, where, read_all=True)
+        if where.listing and not seen.offer:  # another tool brought them
+            found = offers.ask(site.host, site.place, want, where)
+            seen = look_weights(site.host, want.source, where, found, read_all=True)
+            seen = seen.model_copy(update={"offer": found})
     faults = weights.faults(want, seen)
     lacking = shards.missing(site.host, where.root) if where.listing else []
     named = {name for name, _ in faults}

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import httpx
 
-from ddops.errors import HostError, WeightsError
+from ddops.errors import DdopsError, HostError, WeightsError
+from ddops.host import hub
 from ddops.host.base import Host
 from ddops.host.patience import Again
 from ddops.spec.command import Result, Run
@@ -29,26 +30,28 @@ FILES: Final = 4  # at once: one is hashed, or at its last connections, while ot
 FLOOR: Final = 16 << 10  # bytes/s of one connection; a slower one is opened again
 SILENCE_S: Final = 60.0  # without a new byte until a file is asked for anew
 _START_S = 15.0
+_ENDS_S = 30  # a killed one's aria2c sees within a second that it is alone
 _POLL_S = 0.2
 _PORTS = range(20_000, 60_000)
-_TAKEN, _NO_PROGRAM = 75, 127
+_TAKEN = 75
 _NO_RESUME = "8"
 _DISK = {"9", "15", "16", "17", "18"}  # full, or it cannot be opened, made, written
 
-# The lock is aria2c's as long as it lives: two never write to one folder.
+# The lock is aria2c's as long as it lives: two never write to one folder. Whoever has it may take
+# away what a killed one left.
 _DAEMON = """
 umask 022
-conf="$1/.cache/ddops/aria2.conf"
-mkdir -p "${conf%/*}" && exec 9<"$1" && flock -w 30 9 || exit 75
-command -v aria2c >/dev/null || exit 127
-(umask 077 && rm -f "$conf" && cat >"$conf" && echo $$ >"${conf%conf}pid") &&
-exec aria2c --conf-path="$conf" --stop-with-process="$PPID"
+mkdir -p "$1/.cache/ddops" && cd "$1/.cache/ddops" && echo $$ >"$2.pid" && exec 9<"$1" || exit
+flock -w "$3" 9 || exit 75
+for old in ./*.pid; do grep -qs ddops "/proc/$(cat "$old")/cmdline" || rm -f "$old"; done
+(umask 077 && rm -f aria2.conf && cat >aria2.conf) &&
+exec aria2c --conf-path="$PWD/aria2.conf" --stop-with-process="$PPID"
 """
 # Its own `shutdown` waits three seconds; at a signal it saves and ends within one.
 _END = """
-cd "$1/.cache/ddops" || exit 0
-[ -z "$2" ] || kill -"$2" "$(cat aria2.pid)"
-rm -f aria2.conf aria2.pid
+cd "$1/.cache/ddops" && [ -f "$2.pid" ] || exit 0
+[ -z "$3" ] || kill -"$3" "$(cat "$2.pid")"
+rm -f "$2.pid" aria2.conf
 cd .. && rmdir ddops
 """
 
@@ -76,22 +79,23 @@ class Daemon:
     host: Host
     folder: str
     stopping: threading.Event  # set, it makes every `get` raise `Stopped`
+    name: str = field(default_factory=lambda: secrets.token_hex(4))
     _client: aria2p.Client | None = None
     _thread: threading.Thread | None = None
-    _ended: list[Result | Exception] = field(default_factory=list)
+    _ended: list[Result | HostError] = field(default_factory=list)
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, url: str, part: str, tell: Callable[[float], None]) -> None:
         """Bring `url` to `part` below the folder, going on where its control file says.
 
-        `tell` hears the bytes that are there. Raises `Again`, or `WeightsError` when the disk
-        cannot take it.
+        `tell` hears the bytes that are there. Raises `Again`, also shortly before the address runs
+        out; `WeightsError` when the disk cannot take it; `Stopped`.
         """
         client = self._up()
         with self._reached():
             gid = client.add_uri([url], {"dir": self.folder, "out": part})
             try:
-                self._wait(client, gid, tell)
+                self._wait(client, gid, tell, hub.lasts(url))
             finally:
                 with suppress(Exception):
                     client.force_remove(gid)
@@ -100,11 +104,15 @@ class Daemon:
         """Nothing is left running, and after TERM what has come is written down."""
         self.stopping.set()
         if self._thread:
-            argv = ("sh", "-c", _END, "sh", self.folder, signal if self._thread.is_alive() else "")
+            alive = signal if self._thread.is_alive() else ""
+            argv = ("sh", "-c", _END, "sh", self.folder, self.name, alive)
             self.host.run(Run(argv=argv, why="end aria2", timeout_s=30.0))
             self._thread.join(timeout=10.0)
 
-    def _wait(self, client: aria2p.Client, gid: str, tell: Callable[[float], None]) -> None:
+    def _wait(
+        self, client: aria2p.Client, gid: str, tell: Callable[[float], None], lasts_s: float
+    ) -> None:
+        until = time.monotonic() + lasts_s
         keys = ["status", "completedLength", "errorCode", "errorMessage"]
         most, since = -1.0, time.monotonic()
         while True:
@@ -117,6 +125,8 @@ class Daemon:
                 return
             if said["status"] in ("error", "removed"):
                 raise _failure(said, self.folder)
+            if now > until:
+                raise Again("its address runs out")
             if now - since > SILENCE_S:
                 raise Again(f"not a byte came for {SILENCE_S:.0f} s")
             if self.stopping.wait(_POLL_S):
@@ -142,18 +152,20 @@ class Daemon:
                 self._client = self._started()
                 if self._client:
                     return self._client
+                if self._refused:
+                    raise self._refused
             raise self._no_start()
 
     def _started(self) -> aria2p.Client | None:
         port, secret = secrets.choice(_PORTS), secrets.token_hex(16)
-        argv = ("sh", "-c", _DAEMON, "sh", self.folder)
+        argv = ("sh", "-c", _DAEMON, "sh", self.folder, self.name, str(_ENDS_S))
         conf = "".join(f"{k}={v}\n" for k, v in _options(port, secret).items())
         start = Run(argv=argv, why="download", title="aria2c", stdin=conf, timeout_s=None)
         self._ended.clear()
         self._thread = threading.Thread(target=self._run, args=(start,), daemon=True)
         self._thread.start()
         client = _rpc(self.host.way("127.0.0.1", port), secret)
-        until = time.monotonic() + 30.0 + _START_S
+        until = time.monotonic() + _ENDS_S + _START_S
         while self._thread.is_alive() and time.monotonic() < until:
             with suppress(Again), self._reached():
                 client.get_version()
@@ -167,19 +179,23 @@ class Daemon:
         except HostError as error:
             self._ended.append(error)
 
-    def _no_start(self) -> Exception:
+    @property
+    def _refused(self) -> DdopsError | None:
+        """Why another port would not help."""
         last = self._ended[-1] if self._ended else None
-        if isinstance(last, Exception):
-            return last
-        if last and last.code == _TAKEN:
+        if isinstance(last, Result) and last.code == _TAKEN:
             return WeightsError(
                 f"another download to {self.folder} is at work",
                 hint="wait for it, then run the same command again",
             )
-        said = (last.stdout + last.stderr).strip().splitlines()[-3:] if last else []
+        return last if isinstance(last, HostError) else None
+
+    def _no_start(self) -> WeightsError:
+        last = self._ended[-1] if self._ended else None
+        said = f"{last.stdout}{last.stderr}" if isinstance(last, Result) else ""
         return WeightsError(
             "aria2c does not start",
-            detail="\n".join(said) or None,
+            detail="\n".join(said.strip().splitlines()[-3:]) or None,
             hint="`aria2c --version` on the box shows whether it works at all",
         )
 

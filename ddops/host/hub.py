@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
 _TOLD = re.compile(r"\bt\s*=\s*(\d+)")  # of a `RateLimit` header: seconds until the window ends
 _TIMEOUT_S = 30.0
+MARGIN_S = 30.0  # before its end a signed address is replaced: a 403 costs a connection
 
 T = TypeVar("T")
 
@@ -80,6 +85,20 @@ def location(url: str) -> str:
         url, lambda: get_hf_file_metadata(url, token=token_for(url) or False, timeout=_TIMEOUT_S)
     )
     return found.location
+
+
+def lasts(url: str) -> float:
+    """Seconds that a signed address is good for new connections, less a margin."""
+    query = {name.lower(): values[-1] for name, values in parse_qs(urlsplit(url).query).items()}
+    try:
+        if "x-amz-expires" in query:
+            signed = datetime.strptime(query["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+            left = signed.timestamp() + float(query["x-amz-expires"]) - time.time()
+        else:
+            left = float(query["expires"]) - time.time()
+    except (KeyError, ValueError):
+        return inf
+    return left - MARGIN_S if left > 2 * MARGIN_S else inf  # a refusal will tell
 
 
 def patiently(what: str, ask: Callable[[], T]) -> T:

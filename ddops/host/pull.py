@@ -123,7 +123,7 @@ class _Work:
     def _small(self, file: Offered) -> None:
         """From the hub itself, with the token if there is one."""
         path = f"{self.staging}/{file.name}"
-        self.host.apply(Fetch(url=_url(file), path=path, why=self.want.why, size=file.size))
+        self.host.apply(Fetch(url=self._url(file), path=path, why=self.want.why, size=file.size))
 
     def _large(self, file: Offered, daemon: aria2.Daemon) -> None:
         """A signed address that ran out, or a server that stalls: the hub gives a new one."""
@@ -146,7 +146,10 @@ class _Work:
     def _where(self, file: Offered) -> str:
         if self.want.near and file.name not in self.far:
             return f"{self.want.near}/{quote(file.name)}"
-        return hub.location(_url(file))
+        return hub.location(self._url(file))
+
+    def _url(self, file: Offered) -> str:
+        return hub.address(self.want.repo, self.want.commit, file.name)
 
     def _tell(self, name: str, have: float) -> None:
         self.have[name] = have
@@ -224,11 +227,6 @@ class _Work:
         return WeightsError(
             f"huggingface_hub cannot fetch {self.want.repo}: {_last(said)}", hint=hint
         )
-
-
-def _url(file: Offered) -> str:
-    assert file.url, "the hub gave every file an address"
-    return file.url
 
 
 def _last(said: Result) -> str:

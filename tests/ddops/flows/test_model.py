@@ -63,6 +63,34 @@ def test_weights_are_fetched_once_and_verified(world: World) -> None:
     assert world.hub.asked == []
 
 
+def test_what_another_tool_brought_is_verified_too(world: World) -> None:
+    world.folder.mkdir()
+    for name, data in FILES.items():
+        (world.folder / name).write_bytes(data)
+    world.must("verify")
+    (world.folder / "model-1.safetensors").write_bytes(SHARD[::-1])
+    assert "model-1.safetensors: sha256" in world.ddops("verify").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nonsense",), "`nonsense` is no source of weights"),
+        (("file:/m",), "there is nothing to fetch"),
+        (("--to", "/w"), "`--to` needs a SOURCE"),
+    ],
+)
+def test_what_cannot_be_fetched_is_said(machine: Machine, words: list[str], said: str) -> None:
+    done = machine.ddops("model", "fetch", "--box", "stand", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_without_a_source_the_inventory_says_what(machine: Machine) -> None:
+    done = machine.ddops("model", "fetch", "--box", "stand")
+    assert "the inventory names files that are on the box" in done.stdout
+
+
 def test_a_dry_run_says_which_files_and_how_large(world: World) -> None:
     said = json.loads(world.must("fetch", "--dry-run", "--json").stdout)
     (pull,) = [one for one in said["commands"] if one["kind"] == "pull"]

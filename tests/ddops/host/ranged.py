@@ -37,7 +37,9 @@ class Files:
     piece: int = PIECE
     signed_s: float | None = None  # how long an address made by `sign` is good
     stalls: list[float] = field(default_factory=list)  # seconds without a byte, once a connection
+    crawls: int = 0  # connections that get 4 KiB/s
     redirects: dict[str, str] = field(default_factory=dict)
+    too_old: int = 0  # signed addresses that were refused
     asked: list[Asked] = field(default_factory=list)
     url: str = ""
 
@@ -97,6 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path in served.redirects:
             self._bare(302, ("location", served.redirects[self.path]))
         elif not served.lets_in(self.path):
+            served.too_old += 1
             self._bare(403)
         elif self._name not in served.content:
             self._bare(404)
@@ -142,9 +145,13 @@ class _Handler(BaseHTTPRequestHandler):
         if served.flips and start <= served.flips[0] < end:
             body[served.flips.pop(0) - start] ^= 1
         limit = served.drops.pop(0) if served.drops else None
+        pause, size = served.pause_s, served.piece
+        if served.crawls:
+            served.crawls -= 1
+            pause, size = 1.0, 4096
         stall = served.stalls.pop(0) if served.stalls else 0.0
-        for at in range(0, len(body), served.piece):
-            piece = body[at : at + served.piece]
+        for at in range(0, len(body), size):
+            piece = body[at : at + size]
             if limit is not None:
                 piece = piece[: limit - asked.sent]
             try:
@@ -155,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
             if limit is not None and asked.sent >= limit:
                 self.close_connection = True
                 return
-            time.sleep(stall or served.pause_s)
+            time.sleep(stall or pause)
             stall = 0.0
 
     def log_message(self, format: str, *args: object) -> None:

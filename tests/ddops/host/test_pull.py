@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shutil
 import time
@@ -12,7 +14,7 @@ import httpx
 import pytest
 
 from ddops.errors import WeightsError
-from ddops.host import aria2
+from ddops.host import aria2, hub
 from ddops.host.local import Local
 from tests.ddops.host.pulling import (
     BIG,
@@ -69,6 +71,41 @@ def test_an_address_that_runs_out_is_asked_for_again(world: World) -> None:
     world.assert_there()
     asked = [line for line in world.hub.asked if "model-1" in line]
     assert len(asked) > 1
+
+
+def test_an_address_is_replaced_before_it_runs_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is refused is one less, for the rest of the file."""
+    monkeypatch.setattr(hub, "MARGIN_S", 0.5)
+    world.serve({"model-1.safetensors": BIG}, rate=MB // 2)
+    world.store.signed_s = 1.5
+    world.pull()
+    world.assert_there()
+    assert len([line for line in world.hub.asked if "model-1" in line]) > 1
+    assert world.store.too_old == 0
+
+
+def test_two_never_write_to_one_folder(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aria2, "_ENDS_S", 0)
+    world.folder.mkdir()
+    held = os.open(world.folder, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(WeightsError, match=r"another download to .* is at work"):
+        world.pull()
+    os.close(held)
+    world.pull()
+    world.assert_there()
+
+
+@pytest.mark.slow
+def test_a_connection_below_the_floor_is_opened_again(world: World) -> None:
+    world.serve({"model-1.safetensors": BIG * 2})
+    world.store.crawls = 1
+    began = time.monotonic()
+    world.pull()
+    world.assert_there()
+    assert time.monotonic() - began < 40  # it would have taken minutes
 
 
 @pytest.mark.parametrize("status", [403, 503])
