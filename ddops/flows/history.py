@@ -22,7 +22,14 @@ from ddops.spec.history import Action, Event, Outcome, parse
 
 Do = Callable[[Command], None]
 
-_APPEND = 'umask 077; mkdir -p -- "$(dirname -- "$1")" && cat >> "$1"'
+# One older file of the same size is kept. A line that a full disk cut short spoils no other.
+_APPEND = """
+umask 077
+mkdir -p -- "$(dirname -- "$1")" || exit
+[ "$(stat -c %s -- "$1" 2>/dev/null || echo 0)" -lt 1000000 ] || mv -f -- "$1" "$1.1"
+[ ! -s "$1" ] || [ -z "$(tail -c 1 -- "$1")" ] || echo >> "$1"
+cat >> "$1"
+"""
 
 
 def actions(site: Site) -> list[Action]:

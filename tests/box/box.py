@@ -200,7 +200,7 @@ class Box:
     def _enter(self) -> list[str]:
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root")
         clean = ("env", "-i", f"PATH={_PATH}", "HOME=/root", "LANG=C.UTF-8")
-        return ["nsenter", "--target", str(self._leader().pid), *spaces, "--wd=/root", *clean]
+        return ["nsenter", "--target", str(self._leader().pid), *spaces, "--wdns=/root", *clean]
 
     def _groups(self) -> list[Path]:
         """A control group of its own, or nspawn would make its groups in this machine's root."""

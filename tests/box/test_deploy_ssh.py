@@ -30,7 +30,7 @@ def test_a_bare_box_serves_after_one_command_and_a_second_changes_nothing(site: 
     assert site.box.must("systemctl", "is-active", "ddops-b300") == "active\n"
     now = site.status()
     assert (now["ready"], now["mode"], now["drift"]) == (True, "ddtree", [])
-    assert len(commands) == 5
+    assert len(commands) == 6
 
     began = time.monotonic()
     again = site.ddops("deploy", "--yes")

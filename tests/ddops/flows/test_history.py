@@ -106,7 +106,7 @@ def test_a_box_that_cannot_take_a_line_is_told_before_anything_is_done() -> None
     full = Result(
         argv=(), code=1, stdout="", stderr="cat: write error: No space left on device", seconds=0
     )
-    host = Scripted(answers={"sh -c 'umask 077": full})
+    host = Scripted(answers={"sh -c '\numask 077": full})
     with (
         pytest.raises(
             StepError, match="cannot be written: cat: write error: No space left"
@@ -115,6 +115,21 @@ def test_a_box_that_cannot_take_a_line_is_told_before_anything_is_done() -> None
     ):
         raise AssertionError("nothing may be done")
     assert caught.value.hint == "free some space there"
+
+
+def test_a_line_cut_short_spoils_none_that_comes_after(machine: Machine) -> None:
+    file = machine.box_home / "history.jsonl"
+    file.write_text('{"at": "2026', "utf-8")
+    machine.ddops("deploy", "stand", "--yes")
+    assert [one["outcome"] for one in told(machine)] == ["done"]
+
+
+def test_a_long_history_makes_room_for_a_new_one(machine: Machine) -> None:
+    file = machine.box_home / "history.jsonl"
+    file.write_text("x\n" * 500_000, "utf-8")
+    machine.ddops("deploy", "stand", "--yes")
+    assert file.stat().st_size < 10_000
+    assert file.with_name("history.jsonl.1").stat().st_size == 1_000_000
 
 
 def test_a_line_cut_short_hides_no_other() -> None:
