@@ -7,34 +7,14 @@ failure by changing one thing, then the other axes and the neighbours of the bes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 from ddops.spec.matrix import Variant
-from ddops.spec.search import Axes, Tried
+from ddops.spec.search import Axes, Axis, Findings, Tried, Wall
 
-Axis = Literal["graphs", "nvls", "parallel"]
 _AXES: tuple[Axis, ...] = ("graphs", "nvls", "parallel")
 _Seen = Mapping[Variant, Tried]
-
-
-@dataclass(frozen=True)
-class Wall:
-    """Between two budgets of one setting: the last that works, the first that fails."""
-
-    works: Variant
-    fails: Variant
-    failure: str
-    cause: Axis | None  # what had to be changed for the failing budget to work; None: not found
-
-
-@dataclass(frozen=True)
-class Findings:
-    baseline: Tried | None  # autoregressive
-    best: Tried | None
-    walls: tuple[Wall, ...]
-    failed: tuple[Tried, ...]
 
 
 def every(axes: Axes) -> tuple[Variant, ...]:
@@ -167,7 +147,7 @@ def _walls(axes: Axes, seen: _Seen) -> Iterator[Wall]:
         for low, high in pairwise(ladder):
             if low.ok and high.failure:
                 cause = _helped(axes, seen, high.variant)
-                yield Wall(low.variant, high.variant, high.failure, cause)
+                yield Wall(works=low.variant, fails=high.variant, failure=high.failure, cause=cause)
 
 
 def _helped(axes: Axes, seen: _Seen, failed: Variant) -> Axis | None:

@@ -15,6 +15,7 @@ from ddops.cli.bench import BenchCommand, bench
 from ddops.cli.bundle import bundle
 from ddops.cli.check import check
 from ddops.cli.deploy import deploy
+from ddops.cli.diff import diff
 from ddops.cli.env import env
 from ddops.cli.explain import explain
 from ddops.cli.history import history
@@ -27,6 +28,7 @@ from ddops.cli.plan import plan
 from ddops.cli.report import report
 from ddops.cli.restart import restart
 from ddops.cli.rollback import rollback
+from ddops.cli.search import search
 from ddops.cli.status import status
 from ddops.cli.stop import stop
 from ddops.errors import DdopsError, UsageError
@@ -41,12 +43,14 @@ VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     explain,
     deploy,
     status,
+    diff,
     logs,
     stop,
     restart,
     rollback,
     history,
     bench,
+    search,
     report,
     bundle,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from ddops.engines import options as listed
 from ddops.engines.base import Engine, Paths
@@ -19,6 +20,7 @@ from ddops.spec.argument import Argument, Setting
 from ddops.spec.deployment import Deployment
 from ddops.spec.observed import Holding, Observed
 from ddops.spec.place import Place
+from ddops.spec.situation import Situation
 from ddops.spec.software import Software
 from ddops.spec.source import OnBox, parse_source
 
@@ -28,6 +30,7 @@ class Advised:
     engine: Engine
     arguments: tuple[Argument, ...]
     settings: tuple[Setting, ...]
+    situation: Situation  # what the rules were asked about
     advice: Advice
     software: Software
     options: Options | None  # None: neither the engine nor a recorded release says
@@ -60,13 +63,14 @@ def advise(site: Site, deployment: Deployment, seen: Observed) -> Advised:
         drafter=shape.parse_drafter(_config(site.host, paths.drafter)),
     )
     situation = situate(deployment, known, paths)
-    advice = weigh(table(), situation, deployment.overrides)
+    advice = weigh(table(Path.cwd()), situation, deployment.overrides)
     arguments, broken = combine(engine.arguments(deployment, paths), advice, deployment)
     advice = advice.model_copy(update={"broken": (*advice.broken, *broken)})
     return Advised(
         engine=engine,
         arguments=arguments,
         settings=(*_folders(site.place, engine), *advice.settings),
+        situation=situation,
         advice=advice,
         software=installed,
         options=options,

@@ -5,50 +5,35 @@ What is measured stays measured: a second run does only the cells that have no g
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from types import FrameType
 
-from ddops import __version__
 from ddops.analysis.compare import Row, rows
 from ddops.bench import expand
-from ddops.bench.journal import Found, Journal, unrestored
-from ddops.bench.prompts import PromptSet, load_prompts
-from ddops.bench.provenance import commit
-from ddops.engines.table import ENGINES
+from ddops.bench.journal import Journal
+from ddops.bench.prompts import load_prompts
 from ddops.errors import BenchError, ServiceError, UsageError
-from ddops.facts import health
-from ddops.facts.look import look
 from ddops.flows.cell import Course, Stage, now, refused, run_cell
-from ddops.flows.perform import perform
+from ddops.flows.course import Wanted, begin, staged, terminable
+from ddops.flows.course import restore as restore
 from ddops.flows.runs import environment, load
-from ddops.flows.service import Served, current, facts_digest, switch
+from ddops.flows.service import current
 from ddops.flows.site import Site
-from ddops.flows.stop import stop_plan
 from ddops.flows.voice import Voice
-from ddops.spec.deployment import Deployment
 from ddops.spec.load import read
-from ddops.spec.matrix import Cell, Matrix, Variant
-from ddops.spec.record import EngineSeen, Record, Trace
-from ddops.spec.run import PromptsSeen, Run, Session
-from ddops.spec.run import Served as ServedNote
+from ddops.spec.matrix import Cell, Matrix
+from ddops.spec.record import Record, Trace
 
 _SHIPPED = Path(__file__).parent.parent / "bench" / "matrices"
 DEFAULT = "local"
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Wanted):
     """What a bench would do."""
 
-    matrix: Matrix
-    prompts: PromptSet
-    base: Deployment  # as deployed; variants change its decoding
-    journal: Journal
     cells: tuple[Cell, ...]
     missing: tuple[Cell, ...]  # those without a good record
 
@@ -112,10 +97,10 @@ def bench(site: Site, planned: Plan, command: tuple[str, ...], voice: Voice) -> 
     only after a `kill -9` it does not, and then the next run or `restore` sees to it.
     """
     journal = planned.journal
-    with journal.locked(), _terminable():
+    with journal.locked(), terminable():
         try:
             if planned.missing:
-                _walk(site, planned, _course(site, planned, command), voice)
+                _walk(site, planned, begin(site, planned, command), voice)
                 environment(load(journal.folder), site.host)
         finally:
             restore(site, journal.folder.parent, voice)
@@ -131,60 +116,6 @@ def check(benched: Benched) -> None:
         )
 
 
-def restore(site: Site, out: Path, voice: Voice) -> bool:
-    """Serve again what was deployed; True when a run under `out` had left the box otherwise."""
-    own = _left_behind(site, out)
-    if not own:
-        return False
-    first = own[0][1]
-    voice.say(f"putting back {first.deployment.decoding.label} on box `{site.box.name}`")
-    switch(site.host, site.box, current(site.host, site.box) or first.deployment, voice=voice)
-    if not first.running:
-        for command in stop_plan(site):
-            perform(site, command, voice)
-    for journal, _ in own:
-        journal.restored()
-    return True
-
-
-def _left_behind(site: Site, out: Path) -> list[tuple[Journal, Found]]:
-    left = [(journal, found) for journal in unrestored(out) if (found := journal.found)]
-    return [(journal, found) for journal, found in left if found.box == site.box.name]
-
-
-def _course(site: Site, planned: Plan, command: tuple[str, ...]) -> Course:
-    seen, measured_by = look(site.host, site.box), commit()
-    digest = facts_digest(seen)
-    journal, prompts = planned.journal, planned.prompts
-    session = Session(
-        started_at=now(), ddops_version=__version__, commit=measured_by, command=command
-    )
-    before = journal.run
-    journal.keep_run(
-        Run(
-            schema_version=1,
-            matrix=planned.matrix,
-            fingerprint=planned.matrix.fingerprint,
-            box=site.box.name,
-            box_facts=seen.model_dump(mode="json", include={"system", "python", "gpus"}),
-            box_facts_sha256=digest,
-            found=planned.base,
-            prompts=PromptsSeen(
-                id=prompts.id,
-                licence=prompts.licence,
-                sha256=prompts.sha256,
-                count=len(prompts.prompts),
-            ),
-            sessions=(*(before.sessions if before else ()), session),
-            served=before.served if before else {},
-        )
-    )
-    if not _left_behind(site, journal.folder.parent):
-        running = seen.service.state == "running"
-        journal.keep_found(Found(box=site.box.name, deployment=planned.base, running=running))
-    return Course(site, planned.matrix, prompts, digest, measured_by, command)
-
-
 def _walk(site: Site, planned: Plan, course: Course, voice: Voice) -> None:
     for variant, cells in groupby(planned.missing, key=lambda cell: cell.variant):
         deployment = expand.configured(planned.base, variant)
@@ -192,7 +123,7 @@ def _walk(site: Site, planned: Plan, course: Course, voice: Voice) -> None:
         for cell in cells:
             started_at = now()
             try:
-                stage = stage or _staged(site, planned.journal, variant, deployment, voice)
+                stage = stage or staged(site, planned.journal, variant, deployment, voice)
             except ServiceError as error:
                 record = refused(course, cell, deployment, started_at, error)
             else:
@@ -201,31 +132,6 @@ def _walk(site: Site, planned: Plan, course: Course, voice: Voice) -> None:
             _tell(record, voice)
             if record.failure is not None:
                 stage = None  # what a failure leaves behind is no ground for the next cell
-
-
-def _staged(
-    site: Site, journal: Journal, variant: Variant, deployment: Deployment, voice: Voice
-) -> Stage:
-    served = switch(site.host, site.box, deployment, voice=voice)
-    stage = Stage(served, _engine(served))
-    run = journal.run
-    assert run is not None, "run.json is written before the first switch"
-    note = ServedNote(unit=served.unit, unit_sha256=served.unit_sha256, engine=stage.engine)
-    journal.keep_run(run.model_copy(update={"served": {**run.served, variant.name: note}}))
-    return stage
-
-
-def _engine(served: Served) -> EngineSeen | None:
-    engine = ENGINES[served.deployment.engine]
-    info = health.server_info(served.base_url, served.api_key, engine)
-    if info is None:
-        return None
-    return EngineSeen(
-        name=str(info.get("engine", engine.name)),
-        version=str(info.get("version", "unknown")),
-        argv=tuple(map(str, info.get("argv", ()))),
-        info=info,
-    )
 
 
 def _baseline(planned: Plan, cell: Cell) -> tuple[Trace, ...] | None:
@@ -258,17 +164,3 @@ def _check_same(planned: Plan, site: Site) -> None:
             f"{planned.journal.folder} was measured with another {' and '.join(changed)}",
             hint="pass another folder with `--out`",
         )
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """`kill` ends a bench as Ctrl-C does: the box is put back first."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from ddops.errors import SpecError, UsageError
 from ddops.rules import expression
 from ddops.spec.argument import Argument, Reason, Setting
 from ddops.spec.base import Word
-from ddops.spec.load import parse
+from ddops.spec.load import parse, read
 from ddops.spec.rule import Rule, Table
 from ddops.spec.situation import Situation
 
@@ -31,14 +33,29 @@ class Advice(Word):
     notes: tuple[Reason, ...]
 
 
-@cache
-def table() -> tuple[Rule, ...]:
-    """The shipped rules, every expression checked."""
-    file = files("ddops.rules") / "table.yaml"
-    rules = parse(file.read_text("utf-8"), Table, "ddops/rules/table.yaml").rules
-    for rule in rules:
+def table(folder: Path | None = None) -> tuple[Rule, ...]:
+    """The shipped rules, then those of `folder`/rules, every expression checked.
+
+    Raises `SpecError` for a mistake in one, and for two of one name.
+    """
+    found = sorted((folder / "rules").glob("*.yaml")) if folder else []
+    own = tuple(rule for file in found for rule in checked(read(file, Table)).rules)
+    names = Counter(rule.name for rule in (*_shipped(), *own))
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise SpecError(f"rule `{twice[0]}` is there twice", hint="rename the one in `rules/`")
+    return (*_shipped(), *own)
+
+
+def checked(rules: Table) -> Table:
+    for rule in rules.rules:
         expression.check(rule)
     return rules
+
+
+@cache
+def _shipped() -> tuple[Rule, ...]:
+    file = files("ddops.rules") / "table.yaml"
+    return checked(parse(file.read_text("utf-8"), Table, "ddops/rules/table.yaml")).rules
 
 
 def weigh(rules: Sequence[Rule], situation: Situation, overrides: Sequence[str] = ()) -> Advice:

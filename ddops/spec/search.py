@@ -10,6 +10,8 @@ from ddops.spec.base import Word
 from ddops.spec.matrix import Variant
 from ddops.spec.record import FailureKind
 
+Axis = Literal["graphs", "nvls", "parallel"]
+
 
 class Axes(Word):
     """The first value of each axis is where the search begins; None: it stays as deployed."""
@@ -36,3 +38,19 @@ class Tried(Word):
     @property
     def ok(self) -> bool:
         return self.failure is None
+
+
+class Wall(Word):
+    """Between two budgets of one setting: the last that works, the first that fails."""
+
+    works: Variant
+    fails: Variant
+    failure: FailureKind
+    cause: Axis | None  # what had to be changed for the failing budget to work; None: not found
+
+
+class Findings(Word):
+    baseline: Tried | None  # autoregressive
+    best: Tried | None  # the fastest draft tree that works
+    walls: tuple[Wall, ...]
+    failed: tuple[Tried, ...]

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ddops.analysis.search import Findings, every, findings, next_variant
+from ddops.analysis.search import every, findings, next_variant
 from ddops.spec.matrix import Variant
 from ddops.spec.record import FailureKind
-from ddops.spec.search import Axes, Tried
+from ddops.spec.search import Axes, Findings, Tried
 
 Engine = Callable[[Variant], float | FailureKind]
 

@@ -1,0 +1,133 @@
+"""What a bench and a search share: a run is begun, the service switched, the box put back."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from ddops import __version__
+from ddops.bench.journal import Found, Journal, unrestored
+from ddops.bench.prompts import PromptSet
+from ddops.bench.provenance import commit
+from ddops.engines.table import ENGINES
+from ddops.facts import health
+from ddops.facts.look import look
+from ddops.flows.cell import Course, Stage, now
+from ddops.flows.perform import perform
+from ddops.flows.service import Served, current, facts_digest, switch
+from ddops.flows.site import Site
+from ddops.flows.stop import stop_plan
+from ddops.flows.voice import Voice
+from ddops.spec.deployment import Deployment
+from ddops.spec.matrix import Matrix, Variant
+from ddops.spec.record import EngineSeen
+from ddops.spec.run import PromptsSeen, Run, Session
+from ddops.spec.run import Served as ServedNote
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be measured, and where it is kept."""
+
+    matrix: Matrix
+    prompts: PromptSet
+    base: Deployment  # as deployed; variants change its decoding
+    journal: Journal
+
+
+def begin(site: Site, wanted: Wanted, command: tuple[str, ...]) -> Course:
+    """Write down what all records of this run share, and what the box serves before it."""
+    seen, measured_by = look(site.host, site.box), commit()
+    digest = facts_digest(seen)
+    journal, prompts = wanted.journal, wanted.prompts
+    session = Session(
+        started_at=now(), ddops_version=__version__, commit=measured_by, command=command
+    )
+    before = journal.run
+    journal.keep_run(
+        Run(
+            schema_version=1,
+            matrix=wanted.matrix,
+            fingerprint=wanted.matrix.fingerprint,
+            box=site.box.name,
+            box_facts=seen.model_dump(mode="json", include={"system", "python", "gpus"}),
+            box_facts_sha256=digest,
+            found=wanted.base,
+            prompts=PromptsSeen(
+                id=prompts.id,
+                licence=prompts.licence,
+                sha256=prompts.sha256,
+                count=len(prompts.prompts),
+            ),
+            sessions=(*(before.sessions if before else ()), session),
+            served=before.served if before else {},
+        )
+    )
+    if not _left_behind(site, journal.folder.parent):
+        running = seen.service.state == "running"
+        journal.keep_found(Found(box=site.box.name, deployment=wanted.base, running=running))
+    return Course(site, wanted.matrix, prompts, digest, measured_by, command)
+
+
+def staged(
+    site: Site, journal: Journal, variant: Variant, deployment: Deployment, voice: Voice
+) -> Stage:
+    served = switch(site.host, site.box, deployment, voice=voice)
+    stage = Stage(served, _engine(served))
+    run = journal.run
+    assert run is not None, "run.json is written before the first switch"
+    note = ServedNote(unit=served.unit, unit_sha256=served.unit_sha256, engine=stage.engine)
+    journal.keep_run(run.model_copy(update={"served": {**run.served, variant.name: note}}))
+    return stage
+
+
+def _engine(served: Served) -> EngineSeen | None:
+    engine = ENGINES[served.deployment.engine]
+    info = health.server_info(served.base_url, served.api_key, engine)
+    if info is None:
+        return None
+    return EngineSeen(
+        name=str(info.get("engine", engine.name)),
+        version=str(info.get("version", "unknown")),
+        argv=tuple(map(str, info.get("argv", ()))),
+        info=info,
+    )
+
+
+def restore(site: Site, out: Path, voice: Voice) -> bool:
+    """Serve again what was deployed; True when a run under `out` had left the box otherwise."""
+    own = _left_behind(site, out)
+    if not own:
+        return False
+    first = own[0][1]
+    voice.say(f"putting back {first.deployment.decoding.label} on box `{site.box.name}`")
+    switch(site.host, site.box, current(site.host, site.box) or first.deployment, voice=voice)
+    if not first.running:
+        for command in stop_plan(site):
+            perform(site, command, voice)
+    for journal, _ in own:
+        journal.restored()
+    return True
+
+
+def _left_behind(site: Site, out: Path) -> list[tuple[Journal, Found]]:
+    left = [(journal, found) for journal in unrestored(out) if (found := journal.found)]
+    return [(journal, found) for journal, found in left if found.box == site.box.name]
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """`kill` ends a bench as Ctrl-C does: the box is put back first."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
