@@ -65,7 +65,7 @@ def planned_for(site: Site, coming: Manifest) -> list[Run]:
 
 
 def install(
-    site: Site, commands: Sequence[Run], do: Callable[[Command], None], voice: Voice
+    site: Site, commands: Sequence[Run], do: Callable[[Command], object], voice: Voice
 ) -> None:
     """Raises `PackagesError`. apt-get itself waits for dpkg's lock, not for that of its lists."""
     for command in commands:
