@@ -24,6 +24,7 @@ from ddtree.engine.stats import EngineStats
 from ddtree.engine.stepper import Ticket
 
 OnOutput = Callable[[Output], None]
+OnStep = Callable[[], None]
 log = logging.getLogger(__name__)
 
 
@@ -53,11 +54,14 @@ class _InFlight:
 
 
 class Engine:
-    """Thread-safe: `submit`, `abort`, `stats`, `start`, `stop`. Outputs come on its own thread."""
+    """Thread-safe: `submit`, `abort`, `stats`, `start`, `stop`. Outputs come on its own thread,
+    and `on_step` after those of each step.
+    """
 
     def __init__(self, config: EngineConfig, runner: Runner, scheduler: Scheduler) -> None:
         self.config = config
         self.failure: str | None = None
+        self.on_step: OnStep = _nothing
         self._runner = runner
         self._scheduler = scheduler
         self._inbox: queue.SimpleQueue[_Submit | _Abort | None] = queue.SimpleQueue()
@@ -163,12 +167,14 @@ class Engine:
         for chunk, committed in zip(plan.chunks, prefilled, strict=True):
             if committed is not None:
                 self._deliver(chunk.sequence, committed, speculative=False)
+        self.on_step()
         launched = self._launch(plan.decode)
         self._collect(self._in_flight)
         self._in_flight = launched
         if launched is not None and not (self._runner.lag and launched.may_wait):
             self._collect(launched)
             self._in_flight = None
+        self.on_step()
         return True
 
     def _launch(self, sequences: list[Sequence]) -> _InFlight | None:
@@ -263,6 +269,7 @@ class Engine:
         for request_id, listener in list(self._listeners.items()):
             listener(Output(request_id, (), finish=finish, error=self.failure))
         self._listeners.clear()
+        self.on_step()
 
 
 def check(request: Request, context_length: int, vocab_size: int) -> None:
@@ -276,3 +283,7 @@ def check(request: Request, context_length: int, vocab_size: int) -> None:
         raise RequestError("max_tokens must be at least 1", "max_tokens")
     if not all(0 <= token < vocab_size for token in request.prompt):
         raise RequestError(f"the prompt has tokens outside 0..{vocab_size - 1}", "prompt")
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

@@ -38,23 +38,6 @@ def head(ask: Ask, *, chunk: bool) -> Json:
     }
 
 
-def chunk_choice(ask: Ask, index: int, piece: Piece) -> Json:
-    said: Json = {"index": index, "logprobs": None, "finish_reason": piece.finish}
-    if ask.chat:
-        said["delta"] = {"content": piece.text} if piece.text or piece.finish is None else {}
-    else:
-        said["text"] = piece.text
-    if ask.requests[index].logprobs is not None:
-        said["logprobs"] = _logprobs(ask, piece.logprobs)
-    return said
-
-
-def opening_choice(index: int) -> Json:
-    """A chat stream says first who speaks."""
-    delta = {"role": "assistant", "content": ""}
-    return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
-
-
 def whole_choice(ask: Ask, index: int, pieces: Sequence[Piece]) -> Json:
     text = "".join(piece.text for piece in pieces)
     said: Json = {"index": index, "logprobs": None, "finish_reason": pieces[-1].finish}
@@ -63,17 +46,8 @@ def whole_choice(ask: Ask, index: int, pieces: Sequence[Piece]) -> Json:
     else:
         said["text"] = text
     if ask.requests[index].logprobs is not None:
-        said["logprobs"] = _logprobs(ask, [named for piece in pieces for named in piece.logprobs])
+        said["logprobs"] = logprobs(ask, [named for piece in pieces for named in piece.logprobs])
     return said
-
-
-def usage(prompt: int, completion: int) -> Json:
-    """So far, in every chunk of a stream whose client counts tokens."""
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-    }
 
 
 def final_usage(counts: Counts) -> Json:
@@ -83,7 +57,9 @@ def final_usage(counts: Counts) -> Json:
         "rejected_prediction_tokens": found.drafted - found.accepted,
     }
     return {
-        **usage(counts.prompt, counts.completion),
+        "prompt_tokens": counts.prompt,
+        "completion_tokens": counts.completion,
+        "total_tokens": counts.prompt + counts.completion,
         "prompt_tokens_details": {"cached_tokens": counts.reused},
         "completion_tokens_details": details,
         "speculative": speculative(found),
@@ -110,7 +86,7 @@ def total(parts: Iterable[Speculation]) -> Speculation:
     )
 
 
-def _logprobs(ask: Ask, named: Sequence[Named]) -> Json:
+def logprobs(ask: Ask, named: Sequence[Named]) -> Json:
     return _chat_logprobs(named) if ask.chat else _completion_logprobs(ask, named)
 
 

@@ -1,8 +1,9 @@
 """From the engine's thread to the event loop, without either ever waiting for the other.
 
-The engine drops outputs into one queue; the loop is woken once for all that lie there, not once
-a token. A reader that is slow finds its outputs merged into one: what waits for it is at most
-the tokens of its own answer, which the context bounds.
+The engine drops outputs into one queue and wakes the loop once a step: a loop that woke at the
+first of them would take turns with the engine for every one that follows. A reader that is slow
+finds its outputs merged into one: what waits for it is at most the tokens of its own answer,
+which the context bounds.
 """
 
 from __future__ import annotations
@@ -79,13 +80,14 @@ class Postbox:
 
         def post(output: Output) -> None:
             self._queue.append((inbox, index, output, time.monotonic()))
-            if not self._woken:
-                self._woken = True
-                self._wake()
 
         return post
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """What was posted is to be read."""
+        if self._woken or not self._queue:
+            return
+        self._woken = True
         try:
             self._loop.call_soon_threadsafe(self._sort)
         except RuntimeError:  # the loop is closed: nobody is left to hear it

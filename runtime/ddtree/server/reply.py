@@ -7,8 +7,6 @@ that stopped waiting for a whole answer must free its pages too.
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Sequence
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
@@ -16,11 +14,10 @@ from starlette.types import Message, Receive, Scope, Send
 from ddtree.server import answer
 from ddtree.server.answer import Json
 from ddtree.server.choice import Piece
+from ddtree.server.chunks import DONE, Chunks, event
 from ddtree.server.errors import ApiError
 from ddtree.server.exchange import Exchange
 
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_DONE = b"data: [DONE]\n\n"
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -81,49 +78,35 @@ class Stream(Reply):
         try:
             await self._chunks(send)
         except ApiError as error:
-            await send(_body(_event(error.body)))
-        await send({"type": "http.response.body", "body": _DONE})
+            await send(_body(event(error.body)))
+        await send({"type": "http.response.body", "body": DONE})
 
     async def _chunks(self, send: Send) -> None:
-        ask = self.exchange.ask
+        ask, chunks = self.exchange.ask, Chunks(self.exchange.ask)
         opened: set[int] = set()
         async for pieces in self.exchange.pieces():
-            choices: list[Json] = []
+            tokens = self.exchange.completion_tokens
+            events: list[str] = []
             for index, piece in pieces:
                 if ask.chat and index not in opened:
                     opened.add(index)
-                    choices.append(answer.opening_choice(index))
+                    events.append(chunks.opening(index, tokens))
                 if self._worth_sending(piece):
-                    choices.append(answer.chunk_choice(ask, index, piece))
-            if choices:
-                await send(_body(b"".join(self._events(choices))))
+                    events.append(chunks.piece(index, piece, tokens))
+            if events:
+                await send(_body("".join(events).encode()))
         if ask.include_usage:
-            usage = answer.final_usage(self.exchange.counts())
-            chunk = {**answer.head(ask, chunk=True), "choices": [], "usage": usage}
-            await send(_body(_event(chunk)))
+            await send(_body(chunks.usage(self.exchange.counts()).encode()))
 
     def _worth_sending(self, piece: Piece) -> bool:
         """An empty chunk still tells a client that counts how many tokens there are."""
         return bool(piece.text or piece.finish or piece.logprobs or self.exchange.ask.running_usage)
-
-    def _events(self, choices: Sequence[Json]) -> list[bytes]:
-        ask = self.exchange.ask
-        body = answer.head(ask, chunk=True)
-        if ask.running_usage:
-            body["usage"] = answer.usage(ask.prompt_tokens, self.exchange.completion_tokens)
-        elif ask.include_usage:
-            body["usage"] = None
-        return [_event({**body, "choices": [choice]}) for choice in choices]
 
 
 async def _gone(receive: Receive) -> None:
     """Returns when the client has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _event(body: Json) -> bytes:
-    return b"data: %b\n\n" % _JSON.encode(body).encode()
 
 
 def _body(data: bytes) -> Message:

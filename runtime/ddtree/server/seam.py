@@ -37,6 +37,8 @@ class StatsLike(Protocol):
 class EngineLike(Protocol):
     """Steps run on a thread of the engine's own; every method may be called from any thread."""
 
+    on_step: Callable[[], None]  # called when outputs were handed out, on the engine's thread
+
     @property
     def config(self) -> EngineConfig: ...
     @property

@@ -41,6 +41,7 @@ class Service:
 
     def use(self, loaded: Loaded) -> None:
         self.loaded = loaded
+        loaded.engine.on_step = self.postbox.wake
         self.status = "warming"
 
     def ready(self) -> Loaded:

@@ -105,6 +105,10 @@ class _Running:
     speculation: Speculation = NOTHING
 
 
+def nothing() -> None:
+    """Until a server listens."""
+
+
 @dataclass
 class Double:
     """`kv_used` is the share of 100 places that requests hold."""
@@ -123,6 +127,7 @@ class Double:
     seen: list[Request] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
     steps: int = 0
+    on_step: Callable[[], None] = field(default_factory=lambda: nothing)
 
     def __post_init__(self) -> None:
         self._running: dict[str, _Running] = {}
@@ -165,6 +170,7 @@ class Double:
             if (one := self._running.pop(request_id, None)) is not None:
                 self.aborted.append(request_id)
                 one.on_output(Output(request_id, (), finish=Finish.ABORT))
+        self.on_step()
 
     def stats(self) -> EngineStats:
         return EngineStats(
@@ -191,6 +197,7 @@ class Double:
                 for one in list(self._running.values()):
                     self._step(one)
                 self.steps += 1
+                self.on_step()
                 if self.dies_at is not None and self.steps == self.dies_at[0]:
                     self.failure = self.dies_at[1]
                     return

@@ -17,6 +17,9 @@ def test_a_whole_step_wakes_the_loop_once() -> None:
         with patch.object(loop, "call_soon_threadsafe", wraps=loop.call_soon_threadsafe) as wake:
             for index in range(50):
                 postbox.to(inbox, index)(Output("r", (index,)))
+            assert wake.call_count == 0
+            postbox.wake()
+            postbox.wake()
             taken = await inbox.take()
         assert {index: one.tokens for index, one in taken.items()} == {
             index: [index] for index in range(50)
@@ -44,12 +47,15 @@ def test_what_waits_for_a_slow_reader_is_one_arrival_in_order() -> None:
 def test_nothing_is_lost_between_two_threads() -> None:
     async def main() -> list[int]:
         inbox, heard = Inbox(), list[int]()
-        post = Postbox(asyncio.get_running_loop()).to(inbox, 0)
+        postbox = Postbox(asyncio.get_running_loop())
+        post = postbox.to(inbox, 0)
 
         def engine() -> None:
             for token in range(20_000):
                 post(Output("r", (token,)))
+                postbox.wake()
             post(Output("r", (), finish=Finish.STOP))
+            postbox.wake()
 
         thread = threading.Thread(target=engine)
         thread.start()
@@ -66,6 +72,7 @@ def test_nothing_is_lost_between_two_threads() -> None:
 
 def test_an_output_after_the_server_is_gone_does_not_reach_the_engine_as_an_error() -> None:
     loop = asyncio.new_event_loop()
-    post = Postbox(loop).to(Inbox(), 0)
+    postbox = Postbox(loop)
     loop.close()
-    post(Output("r", (1,)))
+    postbox.to(Inbox(), 0)(Output("r", (1,)))
+    postbox.wake()
