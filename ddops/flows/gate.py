@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from ddops.bench.failure import classify
 from ddops.engines.table import ENGINES
 from ddops.errors import ServiceError
 from ddops.facts import health
@@ -11,23 +12,38 @@ from ddops.facts.look import api_key, look_service, look_system, way_to
 from ddops.flows.logs import log_tail
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
-from ddops.spec.deployment import Deployment
+from ddops.spec.deployment import Deployment, EngineName
 from ddops.spec.observed import Service
+from ddops.spec.record import FailureKind
 
 MEANING = {
     1: ("the engine crashed", None),
-    2: ("the engine refused its arguments", "`ddops plan {box}` shows them with their reasons"),
+    2: ("the engine refused its arguments", "`ddops explain {box}` shows them with their reasons"),
+    126: ("the engine's Python cannot be executed", "`ddops inspect {box}` shows which it is"),
+    127: ("the engine's Python cannot be started", "`ddops inspect {box}` shows which it is"),
+    203: ("the engine's Python cannot be started", "`ddops inspect {box}` shows which it is"),
+    -9: ("it was killed, most often because memory ran out", "look at `free -m` and `dmesg`"),
+}
+OWN_MEANING = {
     3: ("the model or the drafter cannot be loaded", "the log says which file"),
     4: (
         "out of memory",
         "lower `context_length`, `max_running_requests` or `kv_tokens` in the inventory",
     ),
     5: ("the port is in use", "choose another `port` in the inventory"),
-    126: ("the engine's Python cannot be executed", "`ddops inspect {box}` shows which it is"),
-    127: ("the engine's Python cannot be started", "`ddops inspect {box}` shows which it is"),
-    203: ("the engine's Python cannot be started", "`ddops inspect {box}` shows which it is"),
-    -9: ("it was killed, most often because memory ran out", "look at `free -m` and `dmesg`"),
 }
+"""Codes that only the bundled engine gives this meaning."""
+SYMPTOMS: dict[FailureKind, tuple[str, str]] = {
+    "illegal-access": ("an illegal memory access", "try `graphs: off` or a smaller `budget`"),
+    "cublas": ("a failed matrix product", "lower `max_running_requests` or `budget`"),
+    "out-of-memory": (
+        "out of memory",
+        "lower `context_length`, `max_running_requests` or `kv_tokens` in the inventory",
+    ),
+    "jit": ("a kernel that could not be compiled", "`ddops check {box}` says what is missing"),
+    "nccl": ("GPUs that could not talk to each other", "set `nvls: off`; `ddops check {box}`"),
+}
+"""What the log may say of a crash, by the kind of failure it means."""
 TAIL = 30  # lines of log in a verdict
 _POLL_S = 0.15
 _LONGEST_POLL_S = 1.0  # asking costs processor time, which a loading model on a CPU needs
@@ -81,14 +97,22 @@ def ended(site: Site, when: str) -> ServiceError | None:
 
 
 def _dead(site: Site, seen: Service, when: str) -> ServiceError:
-    code = seen.exit_code
-    meaning, hint = MEANING.get(code or 0, ("the service ended", None))
+    code, tail = seen.exit_code, _tail(site)
+    meaning, hint = _meaning(site.box.deployment.engine, code or 0, tail)
     what = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
     return ServiceError(
         f"the service of box `{site.box.name}` {when}: {meaning} ({what})",
-        detail=_tail(site),
+        detail=tail,
         hint=(hint or "`ddops logs {box} -n 200` shows more").format(box=site.box.name),
     )
+
+
+def _meaning(engine: EngineName, code: int, log: str) -> tuple[str, str | None]:
+    """By the exit code; what only says that it crashed is looked for in the log."""
+    known = MEANING | OWN_MEANING if engine == "ddtree" else MEANING
+    meaning, hint = known.get(code, ("the service ended", None))
+    symptom = SYMPTOMS.get(classify(log) or "other") if hint is None else None
+    return (f"{meaning}: {symptom[0]}", symptom[1]) if symptom else (meaning, hint)
 
 
 def _never_ready(site: Site, status: str, elapsed: float) -> ServiceError:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from ddops.flows.gate import _meaning
 from tests.ddops.machine import Machine
 
 NO_GPU = ("--override", "engine-needs-gpu")
@@ -48,3 +49,32 @@ def test_the_key_of_vllm_reaches_it_by_its_environment_only(machine: Machine) ->
     assert done.returncode == 0, done.stderr
     assert "s3cr3t" not in (machine.box_home / "unit.json").read_text("utf-8")
     assert 'VLLM_API_KEY="s3cr3t-key"' in (machine.box_home / "env").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("log", "verdict", "hint"),
+    [
+        ("CUDA error: an illegal memory access was", "illegal memory access", "graphs: off"),
+        (
+            "fatal error: Python.h: No such file or directory",
+            "could not be compiled",
+            "ddops check",
+        ),
+        ("ncclUnhandledCudaError: Call to CUDA function", "could not talk", "nvls: off"),
+        ("an ordinary line", "the engine crashed (exit code 1)", "ddops logs"),
+    ],
+)
+def test_the_log_of_a_crash_says_what_to_do(
+    machine: Machine, log: str, verdict: str, hint: str
+) -> None:
+    machine.behave(exit=1, log=log)
+    done = machine.ddops("deploy", "stand", "--yes")
+    assert done.returncode == 8
+    assert verdict in done.stderr
+    assert hint in done.stderr
+
+
+def test_exit_codes_of_the_bundled_engine_mean_nothing_for_another() -> None:
+    assert _meaning("ddtree", 4, "")[0] == "out of memory"
+    assert _meaning("sglang", 4, "")[0] == "the service ended"
+    assert _meaning("vllm", 2, "")[0] == "the engine refused its arguments"

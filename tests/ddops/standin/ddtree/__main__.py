@@ -1,6 +1,6 @@
 """A stand-in for the engine: the same command line and HTTP seam, no model, starts in 0.1 s.
 
-It behaves as `behave.json` in its working folder says: `exit` (code), `after_s`, `never_ready`,
+It behaves as `behave.json` in its working folder says: `exit` (code), `after_s`, `log` (last words), `never_ready`,
 `deaf` (ignores SIGTERM), `say` (the answer's text), `spawn` (leaves a child behind), `dies_s` (so
 long after it listens), `dies_asked` (at the first question); with `only_mode`, only in that mode.
 """
@@ -103,6 +103,7 @@ def main() -> None:
         Path("spawned.pid").write_text(str(child.pid), "utf-8")
     if "exit" in behaviour:
         time.sleep(behaviour.get("after_s", 0.0))
+        sys.stderr.write(behaviour.get("log", "") + "\n")
         give_up(behaviour["exit"])
     Handler.behaviour, Handler.options = behaviour, options
     server = ThreadingHTTPServer((options.host, options.port), Handler)
