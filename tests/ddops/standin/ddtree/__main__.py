@@ -1,8 +1,9 @@
 """A stand-in for the engine: the same command line and HTTP seam, no model, starts in 0.1 s.
 
-It behaves as `behave.json` in its working folder says: `exit` (code), `after_s`, `log` (last words), `never_ready`,
-`deaf` (ignores SIGTERM), `say` (the answer's text), `spawn` (leaves a child behind), `dies_s` (so
-long after it listens), `dies_asked` (at the first question); with `only_mode`, only in that mode.
+It behaves as `behave.json` in its working folder says: `exit` (code), `log` (its last words),
+`after_s`, `never_ready`, `deaf` (ignores SIGTERM), `say` (the answer's text), `spawn` (leaves a
+child behind), `dies_s` (so long after it listens), `dies_asked` (at the first question); with
+`only_mode`, only in that mode.
 """
 
 import argparse
