@@ -67,7 +67,7 @@ def stream(
             done = send(found, arrive(found, site, out), out, connections=connections)
     for note in done.notes:
         out.warn(note)
-    out.result(_streamed(done), _summary(done))
+    out.result(_streamed(done), _summary(done, target))
 
 
 @env.command()
@@ -159,7 +159,7 @@ def _streamed(done: Streamed) -> dict[str, object]:
     }
 
 
-def _summary(done: Streamed) -> str:
+def _summary(done: Streamed, box: str) -> str:
     if not done.changed:
         return f"nothing to change: {done.path} is in use"
     seen = done.manifest
@@ -169,6 +169,7 @@ def _summary(done: Streamed) -> str:
             f"  {len(seen.files)} files, {seen.size / 1e6:.1f} MB, {done.sent / 1e6:.1f} MB sent"
             f" in {done.seconds:.1f} s",
             f"  patched: {', '.join(sorted({one.package for one in seen.patches})) or 'nothing'}",
+            f"next: `ddops deploy {box}` lets the service run in it",
         ]
     )
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddops.errors import CheckError, HostError, StepError, UsageError
+from ddops.errors import CheckError, HostError, UsageError
 from ddops.facts import venv
 from ddops.flows import packages
 from ddops.flows.arrival import Arrival, look_landing
@@ -162,14 +162,15 @@ def _bring(source: Source, arrival: Arrival, voice: Voice, connections: int) -> 
     """Until every file is there and is what it should be. Returns the bytes of what was sent."""
     store = Store(arrival.stage, arrival.codec)
     sent, tries, damaged = 0, 0, 0
-    while True:
+    faults = ["its large files are not what was looked at"]
+    while tries < _TRIES and damaged < _TRIES:
         wanted = arrival.wanted()
         if not wanted:
-            if arrival.assemble():
+            with voice.step(f"build {arrival.path}"):
+                sound = arrival.assemble()
+            if sound:
                 return sent
             damaged += 1
-            if damaged == _TRIES:
-                raise _changing(source)
             continue
         tally = _Tally(sum(piece.length for piece in wanted))
         shards = steps.shards(wanted, connections)
@@ -179,18 +180,10 @@ def _bring(source: Source, arrival: Arrival, voice: Voice, connections: int) -> 
             faults = send(source.end, arrival.end, shards, store, tally.add)
         sent += tally.done
         tries = 0 if tally.done else tries + 1
-        if tries == _TRIES:
-            raise HostError(
-                f"nothing arrives on box `{arrival.site.box.name}`",
-                detail=faults[0] if faults else None,
-                hint="run the same command again: what has come is kept",
-            )
-
-
-def _changing(source: Source) -> StepError:
-    return StepError(
-        f"the environment of `{source.name}` changes while it is sent",
-        hint="run the same command again once nobody works in it",
+    raise HostError(
+        f"the environment of `{source.name}` does not arrive whole",
+        detail="\n".join(sorted(set(faults))[:5]) or None,
+        hint="run the same command again, while nobody works in it: what has come is kept",
     )
 
 

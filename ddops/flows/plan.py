@@ -92,7 +92,7 @@ def render(site: Site, deployment: Deployment, seen: Observed) -> Rendered:
     engine = advised.engine
     wanted = Unit(
         description=f"{deployment.model.name} on {deployment.engine} ({site.box.name})",
-        argv=engine.argv(_interpreter(site, deployment), advised.arguments),
+        argv=engine.argv(_interpreter(site), advised.arguments),
         workdir=place.home,
         user=seen.system.user,
         env={one.name: one.value for one in advised.settings},
@@ -108,11 +108,19 @@ def render(site: Site, deployment: Deployment, seen: Observed) -> Rendered:
     )
 
 
-def _interpreter(site: Site, deployment: Deployment) -> str:
+def _interpreter(site: Site) -> str:
     """Of a streamed environment by its own folder: a unit that is put back finds the same again."""
-    if deployment.environment is None:
-        return site.place.engine_python
-    return f"{site.place.environments}/{look_landing(site).points_to}/bin/python"
+    place = site.place
+    if place.engine_python != f"{place.environment}/bin/python":
+        return place.engine_python
+    used = look_landing(site).points_to
+    return f"{place.environments}/{used}/bin/python" if used else place.engine_python
+
+
+def env_of(site: Site, deployment: Deployment) -> str:
+    """The file with the service's secrets, as its engine reads them."""
+    variable = ENGINES[deployment.engine].key_variable
+    return render_env(variable, api_key(site.host, deployment.serving))
 
 
 def check_engine(seen: Observed, engine: Engine) -> None:

@@ -28,13 +28,14 @@ def main(codec: str) -> None:
         packer = subprocess.Popen(line, stdin=subprocess.PIPE)
         assert packer.stdin is not None, "stdin is a pipe"
         out = packer.stdin
-    for piece in pieces:
-        send(out, piece)
+    whole = [send(out, piece) for piece in pieces]
     out.write(b"\n")  # an empty header: the end was reached
     out.flush()
+    code = 0
     if packer is not None:
         out.close()
-        sys.exit(packer.wait())
+        code = packer.wait()
+    sys.exit(code or (0 if all(whole) else CHANGED))
 
 
 def leave_with_the_caller() -> None:
@@ -43,18 +44,28 @@ def leave_with_the_caller() -> None:
     os._exit(1)  # zstd reads the end of its input, and ends too
 
 
-def send(out: IO[bytes], piece: list[Any]) -> None:
+def send(out: IO[bytes], piece: list[Any]) -> bool:
+    """False: the file is another one by now, and was left out."""
     path, sha256, size, offset, length = piece
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size != size:
-            sys.stderr.write(f"{path} has changed since it was looked at\n")
-            os._exit(CHANGED)
-        out.write(json.dumps([sha256, size, offset, length]).encode() + b"\n")
-        file.seek(offset)
-        while length:
-            data = file.read(min(length, _CHUNK))
-            out.write(data)
-            length -= len(data)
+    try:
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size != size:
+                raise OSError("it has another size")
+            out.write(json.dumps([sha256, size, offset, length]).encode() + b"\n")
+            file.seek(offset)
+            copy(file, out, length)
+    except OSError as error:
+        sys.stderr.write(f"{path} has changed since it was looked at: {error}\n")
+        return False
+    return True
+
+
+def copy(file: IO[bytes], out: IO[bytes], length: int) -> None:
+    """Missing bytes are made up: the digest will tell, and the stream stays whole."""
+    while length:
+        data = file.read(min(length, _CHUNK)) or bytes(min(length, _CHUNK))
+        out.write(data)
+        length -= len(data)
 
 
 if __name__ == "__main__":

@@ -108,8 +108,8 @@ class Pipe:
                     pipe.close()
 
     def _complaint(self) -> str:
-        """The taker's says more: the giver often only saw its pipe close."""
-        for file in reversed(self.complaints):
+        """The taker's says more, unless it is well: the giver often only saw its pipe close."""
+        for file in self.complaints if self.taker.returncode == 0 else reversed(self.complaints):
             file.seek(0)
             lines = file.read().decode("utf-8", "replace").strip().splitlines()
             if lines:

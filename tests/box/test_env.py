@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,21 +153,32 @@ def rate_by_tar(desk: Desk, port: int) -> float:
     return size / (time.monotonic() - began)
 
 
-@pytest.mark.parametrize("moments", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "victims",
+    [
+        ("sshd", "ddops", "sshd", "ddops"),
+        pytest.param(("sshd", "ddops", "link", "ddops") * 5, marks=pytest.mark.slow),
+    ],
+    ids=len,
+)
 def test_whatever_is_killed_at_any_moment_the_next_run_finishes_and_nothing_is_left(
-    desk: Desk, shared: Box, moments: int
+    desk: Desk, shared: Box, victims: Sequence[str]
 ) -> None:
     shared.must("rm", "-rf", STATE)
     with long_way(shared.address, trip_s=TRIP_S, window=WINDOW // 16) as port:
         desk.inventory("far", port)
-        for number in range(moments):
+        for victim in victims:
             first = desk.start("env", "stream", str(desk.source), "far")
             time.sleep(random.uniform(0.8, 4.0))
-            if number % 2:
-                first.kill()
-            else:
-                shared.run("pkill", "-KILL", "-f", "^sshd: root")
-            first.communicate(timeout=60)
+            match victim:
+                case "ddops":
+                    first.kill()
+                case "sshd":
+                    shared.run("pkill", "-KILL", "-f", "^sshd: root")
+                case "link":
+                    shared.link("down")
+            first.communicate(timeout=90)
+            shared.link("up")
             assert left_behind(shared) == []
         until = time.monotonic() + 60
         while (done := desk.ddops("env", "stream", str(desk.source), "far")).returncode == 5:
