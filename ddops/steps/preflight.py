@@ -26,7 +26,7 @@ def judge(want: Deployment, engine: Engine, seen: Glimpse) -> tuple[Verdict, ...
         supervisor(seen.system),
         clock(seen.clock),
         disk(seen),
-        interpreter(seen, engine),
+        interpreter(want, seen, engine),
         outside(want, seen),
         apt(seen),
         *preflight_gpu.judge(want, seen),
@@ -102,7 +102,10 @@ def disk(seen: Glimpse) -> Verdict:
     return ok("disk", said)
 
 
-def interpreter(seen: Glimpse, engine: Engine) -> Verdict:
+def interpreter(want: Deployment, seen: Glimpse, engine: Engine) -> Verdict:
+    if seen.python is None and want.environment:
+        said = f"not there yet: to be streamed from {want.environment.source}"
+        return warn("Python", said, "`ddops deploy BOX` brings it")
     if seen.python is None:
         return fail(
             "Python",

@@ -8,7 +8,7 @@ import pytest
 
 from ddops.engines.table import ENGINES
 from ddops.facts import hardware
-from ddops.spec.deployment import Deployment
+from ddops.spec.deployment import BroughtEnvironment, Deployment
 from ddops.spec.load import load_box
 from ddops.spec.observed import Clock, Glimpse
 from ddops.spec.verdict import Verdict
@@ -113,6 +113,14 @@ def test_a_bare_box_is_judged_as_far_as_it_goes() -> None:
     assert verdicts["Python"].said == "there is no /v/bin/python"
     assert (verdicts["packages"].state, verdicts["port"].state) == ("warn", "warn")
     assert verdicts["disk"].state == "ok"
+
+
+def test_an_environment_that_a_deploy_will_bring_only_warns() -> None:
+    brought = BroughtEnvironment(source=".venv")
+    seen = glimpse(python=None, port=None, service=None)
+    verdict = judged(seen, wish(environment=brought))["Python"]
+    assert (verdict.state, verdict.fix) == ("warn", "`ddops deploy BOX` brings it")
+    assert "to be streamed from .venv" in verdict.said
 
 
 def test_modules_that_are_missing_fail_with_what_installs_them() -> None:
