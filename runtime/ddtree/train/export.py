@@ -78,7 +78,7 @@ def card(progress: Progress, scores: Scores, facts: dict[str, str]) -> str:
     recipe = progress.recipe
     facts = facts | {
         "trained": f"{progress.step} steps of {recipe['batch'] * recipe['anchors']} blocks in "
-        f"{recipe['rounds']} rounds of fresh answers, {progress.seconds / 60:.1f} minutes in all",
+        f"{recipe['rounds']} rounds of fresh answers, {progress.seconds:.0f} s in all",
         "weights": f"running average at step {progress.best_step}, the best on held-out answers",
         "seed": str(recipe["seed"]),
     }

@@ -49,7 +49,7 @@ def write_target(folder: Path, seed: int = 0) -> Path:
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith(("o_proj.weight", "down_proj.weight")):
-                weight *= CALM
+                weight.mul_(CALM)
     model.save_pretrained(folder)
     return folder
 
