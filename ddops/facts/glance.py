@@ -6,14 +6,14 @@ import time
 
 from ddops.engines.table import ENGINES
 from ddops.facts import apt, clock, hardware, port, python, tools, units
-from ddops.facts.look import look_service, look_system
+from ddops.facts.look import NO_PROGRAM, look_service, look_system
 from ddops.host.base import Host
 from ddops.host.open import place_of
 from ddops.spec.box import Box
-from ddops.spec.command import Run
+from ddops.spec.command import Result, Run
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.layout import layout
-from ddops.spec.observed import Clock, Glimpse, Port, Python, Service, System
+from ddops.spec.observed import Clock, Glimpse, Port, Service, System
 from ddops.spec.place import Place
 
 
@@ -21,7 +21,8 @@ def glance(host: Host, box: Box) -> Glimpse:
     """Raises `HostError` only when the box itself cannot be looked at."""
     place, wish = place_of(host, box), box.deployment
     machine, gpus = look_system(host, place), hardware.look(host)
-    found = _python(host, place, wish)
+    asked = host.run(python.command(place.engine_python, ENGINES[wish.engine].needed))
+    found = python.parse(asked.stdout) if asked.ok else None
     return Glimpse(
         system=machine,
         clock=_clock(host),
@@ -32,6 +33,7 @@ def glance(host: Host, box: Box) -> Glimpse:
         units=units.parse(host.run(units.COMMAND).stdout),
         to_fetch=sum(one.size or 0 for one in _absent(host, place, wish)),
         interpreter=place.engine_python,
+        complaint=_complaint(asked),
         python=found,
         port=_port(host, place, wish) if found else None,
         service=_service(host, place, machine) if found else None,
@@ -44,9 +46,11 @@ def _clock(host: Host) -> Clock:
     return clock.parse(said, asked=asked, answered=time.time())
 
 
-def _python(host: Host, place: Place, wish: Deployment) -> Python | None:
-    result = host.run(python.command(place.engine_python, ENGINES[wish.engine].needed))
-    return python.parse(result.stdout) if result.ok else None
+def _complaint(asked: Result) -> str | None:
+    if asked.ok or asked.code == NO_PROGRAM:
+        return None
+    lines = asked.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit code {asked.code}"
 
 
 def _port(host: Host, place: Place, wish: Deployment) -> Port | None:

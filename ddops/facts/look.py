@@ -37,7 +37,7 @@ from ddops.spec.observed import (
 )
 from ddops.spec.place import Place
 
-_NO_PROGRAM = 127
+NO_PROGRAM = 127
 
 
 def look(host: Host, box: Box) -> Observed:
@@ -80,7 +80,7 @@ def look_system(host: Host, place: Place) -> System:
 
 def look_python(host: Host, place: Place, engine: Engine) -> Python:
     result = host.run(python.command(place.engine_python, engine.needed))
-    if result.code == _NO_PROGRAM:
+    if result.code == NO_PROGRAM:
         raise HostError(
             f"there is no {place.engine_python} on box `{place.box}`",
             hint="name an interpreter that has ddops and the engine as `python` in the inventory",

@@ -188,6 +188,7 @@ class Glimpse(Word):
     units: Units
     to_fetch: int  # bytes of weights that are not there, as far as the inventory says their size
     interpreter: str  # the path where the engine's is looked for
+    complaint: str | None  # of that interpreter, when it is there and does not run
     python: Python | None
     port: Port | None
     service: Service | None

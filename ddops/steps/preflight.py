@@ -106,6 +106,9 @@ def interpreter(want: Deployment, seen: Glimpse, engine: Engine) -> Verdict:
     if seen.python is None and want.environment:
         said = f"not there yet: to be streamed from {want.environment.source}"
         return warn("Python", said, "`ddops deploy BOX` brings it")
+    if seen.complaint:
+        fix = f"`{seen.interpreter} --version` on the box, as that user"
+        return fail("Python", f"{seen.interpreter} does not run: {seen.complaint}", fix)
     if seen.python is None:
         return fail(
             "Python",

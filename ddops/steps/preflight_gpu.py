@@ -25,7 +25,7 @@ def driver(want: Deployment, seen: Glimpse | Observed) -> Verdict:
         return _absent(want, seen)
     version, newest = seen.gpus[0].driver, hardware.cuda.driver
     if python is None or want.device == "cpu":
-        return ok("driver", f"{version}, CUDA {newest}")
+        return ok("driver", f"{version}, CUDA {newest or 'unknown'}")
     if python.torch and python.torch_cuda is None:
         said = f"torch {python.torch} of {python.executable} is built without CUDA"
         fix = "install torch's build for CUDA, or set `device: cpu`"
@@ -39,7 +39,7 @@ def driver(want: Deployment, seen: Glimpse | Observed) -> Verdict:
             f"driver {version} runs CUDA up to {newest}, torch {python.torch} is built for {built}",
             f"install a driver for CUDA {_major(built)}, or torch built for CUDA {_major(newest)}",
         )
-    return ok("driver", f"{version}, CUDA {newest}, torch built for {built or 'none'}")
+    return ok("driver", f"{version}, CUDA {newest or 'unknown'}, torch built for {built or 'none'}")
 
 
 def together(seen: Glimpse) -> Verdict:
@@ -84,7 +84,8 @@ def memory(states: Sequence[GpuState]) -> Verdict:
     if off:
         said = f"ECC is off on GPU {', '.join(off)}: errors stay unseen"
         return warn("memory", said, "`sudo nvidia-smi -e 1`, then reboot")
-    return ok("memory", "no errors")
+    told = any(one.ecc is not None for one in states)
+    return ok("memory", "no errors" if told else "these GPUs do not tell of errors")
 
 
 def whole(states: Sequence[GpuState]) -> Verdict:

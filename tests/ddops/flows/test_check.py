@@ -47,6 +47,14 @@ def test_a_missing_interpreter_is_a_verdict_and_no_end(machine: Machine) -> None
     assert "GB free" in done.stdout
 
 
+def test_an_interpreter_that_fails_is_told_in_its_own_words(machine: Machine) -> None:
+    machine.python.write_text("#!/bin/sh\necho it is broken >&2; exit 3\n", "utf-8")
+    done = machine.ddops("check", "stand", "--json")
+    assert done.returncode == 5
+    said = {one["subject"]: one["said"] for one in json.loads(done.stdout)}
+    assert said["Python"] == f"{machine.python} does not run: it is broken"
+
+
 def test_a_plan_is_refused_for_what_a_preflight_fails() -> None:
     doing = {**SEEN["hardware"], "on_bus": 8, "complaint": "it has failed"}
     with pytest.raises(CheckError, match="no driver answers: it has failed") as caught:

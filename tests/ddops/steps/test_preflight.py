@@ -36,6 +36,7 @@ def glimpse(machine: str | None = None, *, nodes: int = 0, on_bus: int = 0, **mo
         "units": {"running": (), "failed": ()},
         "to_fetch": 0,
         "interpreter": "/v/bin/python",
+        "complaint": None,
         "python": SEEN["python"],
         "port": SEEN["port"],
         "service": SEEN["service"],
@@ -113,6 +114,15 @@ def test_a_bare_box_is_judged_as_far_as_it_goes() -> None:
     assert verdicts["Python"].said == "there is no /v/bin/python"
     assert (verdicts["packages"].state, verdicts["port"].state) == ("warn", "warn")
     assert verdicts["disk"].state == "ok"
+
+
+def test_an_interpreter_that_does_not_run_is_not_called_missing() -> None:
+    seen = glimpse(python=None, port=None, service=None, complaint="Permission denied")
+    verdict = judged(seen)["Python"]
+    assert (verdict.state, verdict.said) == (
+        "fail",
+        "/v/bin/python does not run: Permission denied",
+    )
 
 
 def test_an_environment_that_a_deploy_will_bring_only_warns() -> None:
