@@ -34,8 +34,10 @@ def situate(deployment: Deployment, seen: Seen, paths: Paths) -> Situation:
     shape, drafter = deployment.model.shape or seen.shape, _drafter(deployment, seen)
     memory = min(gpu.memory_mib for gpu in box.gpus) / 1024 if box.gpus else None
     use = _use(deployment, box)
-    needed = need(deployment, shape, size=_size(deployment, box), gpu=memory, use=use)
-    decoding = deployment.decoding
+    nodes = deployment.node.of if deployment.node else 1
+    needed = need(deployment, shape, size=_size(deployment, box), gpu=memory, use=use * nodes)
+    decoding, node = deployment.decoding, deployment.node
+    address, _, port = node.leader.partition(":") if node else ("", "", "")
     return Situation(
         engine=deployment.engine,
         mode=decoding.mode,
@@ -48,6 +50,10 @@ def situate(deployment: Deployment, seen: Seen, paths: Paths) -> Situation:
         prefill_chunk=limits.prefill_chunk,
         drafter=paths.drafter,
         use=use,
+        nodes=nodes,
+        rank=node.rank if node else 0,
+        leader=address or None,
+        leader_port=int(port) if port else None,
         version=software.version,
         flags=frozenset(seen.options.flags) if seen.options else None,
         nccl=software.nccl,

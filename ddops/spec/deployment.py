@@ -104,6 +104,20 @@ class BroughtEnvironment(Word):
     identity: str | None = Field(default=None, pattern=r"^[0-9a-f]{12,64}$")  # no other will do
 
 
+class Node(Word):
+    """This box's part in one engine that runs over several boxes. Each has its own inventory."""
+
+    rank: int = Field(ge=0)  # 0 answers requests; the others only compute
+    of: int = Field(ge=2)  # boxes
+    leader: str = Field(pattern=r"^[^\s:]+:\d+$")  # ADDRESS:PORT of rank 0, where they all meet
+
+    @model_validator(mode="after")
+    def _ranks_begin_at_zero(self) -> Node:
+        if self.rank >= self.of:
+            raise ValueError(f"of {self.of} boxes the last has rank {self.of - 1}")
+        return self
+
+
 class Deployment(Word):
     engine: EngineName
     model: Model
@@ -114,6 +128,7 @@ class Deployment(Word):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     graphs: Literal["auto", "off"] = "auto"  # whole steps as CUDA graphs, or eager
     gpus: int | None = Field(default=None, ge=1)  # None: all of the box; one for ddtree
+    node: Node | None = None  # None: this box alone
     parallel: Literal["auto", "tp", "ep"] = "auto"  # auto: follows the interconnect
     nvls: Literal["auto", "on", "off"] = "auto"  # auto: follows the state of the fabric
     flags: dict[str, str | int | float | None] = Field(default_factory=dict)  # None: a switch

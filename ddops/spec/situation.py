@@ -24,7 +24,11 @@ class Situation(Word):
     max_running_requests: int
     prefill_chunk: int | None
     drafter: str | None  # the path or word that the engine is given; None: no drafter
-    use: int  # GPUs the engine takes
+    use: int  # GPUs the engine takes on this box
+    nodes: int  # boxes it runs over
+    rank: int  # of this box
+    leader: str | None  # address of rank 0
+    leader_port: int | None
     # the engine's Python
     version: str | None  # of the engine
     flags: frozenset[str] | None  # that the engine knows

@@ -8,7 +8,7 @@ from typing import Any
 
 from ddops.engines.base import Engine
 from ddops.engines.table import ENGINES
-from ddops.facts import fabric, gpu, gpu_state, hardware, software, topology
+from ddops.facts import fabric, gpu, gpu_state, hardware, landing, software, topology
 from ddops.flows.advise import Advised, advise
 from ddops.flows.site import Site
 from ddops.host.scripted import Scripted
@@ -48,19 +48,23 @@ def seen(machine: str, **changes: Any) -> Observed:
 def site(box: Box, *, version: str | None, options: str = "", **installed: Any) -> Site:
     """A box whose engine says `options` as its help; empty: it cannot say its help."""
     engine: Engine = ENGINES[box.deployment.engine]
-    there = {
+    installed = {
         "version": version,
         "stamp": "1-1",
         "nccl": "2.28.9",
         "triton_ptxas": "13.0",
         "cuda_ptxas": None,
         "flash_attn_cute": False,
+        **installed,
     }
     answers = {
-        software.command(PYTHON, engine).line: json.dumps({**there, **installed}),
+        software.command(PYTHON, engine).line: json.dumps(installed),
         software.help_of(PYTHON, engine).line: options,
     }
-    return Site(Scripted(answers), box)
+    there = Site(Scripted(answers), box)
+    headings = ("python", "minors", "zstd", "points", "occupied", "present")
+    answers[landing.command(there.place).line] = "\n".join(f"== {one}\n" for one in headings)
+    return there
 
 
 def recorded_options(release: str) -> str:

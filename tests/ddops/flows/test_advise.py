@@ -12,7 +12,7 @@ from ddops.errors import CheckError, UsageError
 from ddops.flows.advise import Advised, advise
 from ddops.flows.plan import render
 from ddops.spec.box import Box
-from ddops.spec.deployment import Serving
+from ddops.spec.deployment import Node, Serving
 from tests.ddops.gpu_boxes import advised, box_of, patched, recorded_options, seen, site
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -28,6 +28,12 @@ def limits(**changes: Any) -> Any:
     return box_of("b300").deployment.limits.model_copy(update=changes)
 
 
+def rank(number: int, engine: str = "sglang") -> Box:
+    node = Node(rank=number, of=2, leader="10.0.0.1:20000")
+    mode = "ddtree" if engine == "sglang" else "chain"
+    return box_of("b300", engine=engine, node=node, parallel="tp", decoding={"mode": mode})
+
+
 UNITS = {
     "b300-sglang": ("b300", box_of("b300"), PATCHED),
     "b300-sglang-0.5.23-chain": (
@@ -36,6 +42,8 @@ UNITS = {
         {"version": "0.5.23", "options": recorded_options("sglang-0.5.23")},
     ),
     "b300-vllm": ("b300", chain_on_vllm("b300"), VLLM),
+    "two-b300-sglang-rank-1": ("b300", rank(1), PATCHED),
+    "two-b300-vllm-rank-1": ("b300", rank(1, "vllm"), VLLM),
     "pro6000-sglang": ("pro6000", box_of("pro6000"), PATCHED),
     "pro6000-vllm": ("pro6000", chain_on_vllm("pro6000"), VLLM),
     "h200-ddtree": ("h200", box_of("h200"), {"version": "0.1.0", "options": ""}),
@@ -60,7 +68,6 @@ def test_no_flag_and_no_variable_is_without_a_reason(name: str) -> None:
     found = advised(machine, box, **engine)
     reasons = [*found.arguments, *found.settings]
     assert all(one.why and one.source and one.sure for one in reasons)
-    assert {one.rule for one in reasons if one.sure == "asked"} == {None}
 
 
 def flags(found: Advised) -> dict[str, str]:
@@ -207,3 +214,21 @@ def test_an_engine_that_cannot_say_its_help_is_checked_against_the_nearest_relea
     found = advised("b300", box_of("b300"), version="0.5.16")
     assert found.options is not None
     assert found.options.origin == "sglang 0.5.13 (recorded)"
+
+
+def test_one_engine_over_two_boxes_shards_over_the_gpus_of_both() -> None:
+    leader = flags(advised("b300", rank(0), **PATCHED))
+    follower = flags(advised("b300", rank(1), **PATCHED))
+    assert (leader["--tp-size"], leader["--nnodes"], leader["--node-rank"]) == ("16", "2", "0")
+    assert follower == {**leader, "--node-rank": "1"}
+    assert follower["--dist-init-addr"] == "10.0.0.1:20000"
+    assert "--headless" not in flags(advised("b300", rank(0, "vllm"), **VLLM))
+    assert "--headless" in flags(advised("b300", rank(1, "vllm"), **VLLM))
+
+
+def test_between_boxes_the_parallelism_must_be_said_and_ddtree_stays_on_one() -> None:
+    node = Node(rank=0, of=2, leader="10.0.0.1:20000")
+    said = refused(advised("b300", box_of("b300", node=node), **PATCHED))
+    assert "between 2 boxes it is not known" in said
+    said = refused(advised("h200", box_of("h200", node=node), version="0.1.0"))
+    assert "rule `ddtree-one-box`" in said

@@ -26,6 +26,8 @@ PLAIN: dict[str, Any] = {
     "context_length": 4096,
     "max_running_requests": 8,
     "use": 1,
+    "nodes": 1,
+    "rank": 0,
     "gpus": 1,
     "mixed": False,
     "mig": False,
@@ -150,6 +152,10 @@ situations = st.builds(
         "prefill_chunk": st.none() | st.just(512),
         "drafter": st.none() | st.just("/w/d"),
         "use": st.sampled_from([0, 1, 8]),
+        "nodes": st.sampled_from([1, 2]),
+        "rank": st.sampled_from([0, 1]),
+        "leader": st.just("10.0.0.1"),
+        "leader_port": st.just(20000),
         "version": some,
         "flags": st.none()
         | st.just(frozenset())
