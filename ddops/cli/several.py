@@ -113,6 +113,7 @@ class _Child:
                 said.append(line.rstrip("\n"))
                 write(sys.stderr, f"{self.box:<{self.width}} | {said[-1]}".rstrip())
         code = self.process.wait()
+        code = code if code >= 0 else 128 - code  # as a shell says it: a signal is no success
         self.output.seek(0)
         text = self.output.read()
         return Outcome(self.box, code, json.loads(text) if text else None, _error(said, code))
@@ -127,4 +128,5 @@ def _error(said: Sequence[str], code: int) -> str | None:
     starts = [number for number, line in enumerate(said) if line.startswith("error: ")]
     if starts:
         return "\n".join(said[starts[-1] :]).removeprefix("error: ")
-    return f"ended by signal {-code}" if code < 0 else None
+    number = code - 128
+    return f"ended by signal {number}" if number > 0 and number != signal.SIGINT else None

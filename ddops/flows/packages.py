@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ddops.errors import DdopsError, StepError
-from ddops.facts import apt, hardware, tools
+from ddops.facts import apt, gpu, tools
 from ddops.facts.look import look_system
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
@@ -40,8 +40,9 @@ def planned(site: Site, seen: packages.Seen, *, pulls: bool) -> list[Run]:
 
 def planned_for(site: Site, coming: Manifest) -> list[Run]:
     """What an environment lacks to be proven by a kernel, before it is there to be asked."""
-    gpus, _ = hardware.look(site.host)
-    if coming.base != "/usr" or not coming.has("triton") or not gpus:
+    compiles = coming.base == "/usr" and coming.has("triton")
+    gpus = gpu.parse(site.host.run(gpu.COMMAND).stdout) if compiles else ()
+    if not gpus:
         return []
     minor = ".".join(coming.python.split(".")[:2])
     header = ("test", "-e", f"/usr/include/python{minor}/Python.h")

@@ -10,6 +10,8 @@ from ddops.spec.hardware import GpuState
 from ddops.spec.observed import Glimpse, Observed
 from ddops.spec.verdict import Verdict, fail, ok, warn
 
+_BAD = ("ok", "warn", "fail")  # each worse than the one before
+
 
 def judge(want: Deployment, seen: Glimpse) -> list[Verdict]:
     found = [driver(want, seen)]
@@ -62,30 +64,32 @@ def together(seen: Glimpse) -> Verdict:
 
 
 def memory(states: Sequence[GpuState]) -> Verdict:
-    """The worst of what the memory of any GPU has."""
-    reset = "`sudo nvidia-smi --gpu-reset -i {}` while nothing uses it, or reboot"
-    replace = "have GPU {} replaced; until then, do without it"
-    for index, one in enumerate(states):
-        if one.remapping == "failed":
-            said = f"GPU {index} ({one.bus}) has no spare memory rows left"
-            return fail("memory", said, replace.format(index))
-    for index, one in enumerate(states):
-        if one.uncorrected:
-            said = f"GPU {index} ({one.bus}): {one.uncorrected} errors that ECC could not correct"
-            return fail("memory", said, reset.format(index))
-        if one.recovery:
-            said = f"GPU {index} ({one.bus}): its driver asks for a {one.recovery}"
-            return fail("memory", said, reset.format(index))
-    for index, one in enumerate(states):
-        if one.remapping == "pending":
-            said = f"GPU {index} ({one.bus}) puts bad memory rows aside at its next reset"
-            return warn("memory", said, reset.format(index))
-    off = [str(index) for index, one in enumerate(states) if one.ecc is False]
-    if off:
-        said = f"ECC is off on GPU {', '.join(off)}: errors stay unseen"
+    """The worst of what the memory of any GPU has, and of which."""
+    found = [_memory_of(one, index) for index, one in enumerate(states)]
+    worst = max(found, key=lambda one: _BAD.index(one.state), default=None)
+    if worst is None or worst.state == "ok":
+        return ok("memory", "no errors")
+    said = "; ".join(one.said for one in found if one.state == worst.state)
+    return worst.model_copy(update={"said": said})
+
+
+def _memory_of(one: GpuState, index: int) -> Verdict:
+    gpu = f"GPU {index} ({one.bus})"
+    reset = f"`sudo nvidia-smi --gpu-reset -i {index}` while nothing uses it, or reboot"
+    if one.remapping == "failed":
+        fix = f"have GPU {index} replaced; until then, do without it"
+        return fail("memory", f"{gpu} has no spare memory rows left", fix)
+    if one.uncorrected:
+        said = f"{gpu}: {one.uncorrected} errors that ECC could not correct"
+        return fail("memory", said, reset)
+    if one.recovery:
+        return fail("memory", f"{gpu}: its driver asks for a {one.recovery}", reset)
+    if one.remapping == "pending":
+        return warn("memory", f"{gpu} puts bad memory rows aside at its next reset", reset)
+    if one.ecc is False:
+        said = f"{gpu}: ECC is off, errors stay unseen"
         return warn("memory", said, "`sudo nvidia-smi -e 1`, then reboot")
-    told = any(one.ecc is not None for one in states)
-    return ok("memory", "no errors" if told else "these GPUs do not tell of errors")
+    return ok("memory", f"{gpu}: no errors")
 
 
 def whole(states: Sequence[GpuState]) -> Verdict:
@@ -120,12 +124,9 @@ def _absent(want: Deployment, seen: Glimpse | Observed) -> Verdict:
         said = f"{hardware.on_bus} GPUs are on the PCI bus, but no driver answers"
         if hardware.complaint:
             said += f": {hardware.complaint.splitlines()[0]}"
-        mismatch = "mismatch" in (hardware.complaint or "")
-        fix = (
-            "reboot: the driver was upgraded under a running one"
-            if mismatch
-            else ("install NVIDIA's driver for this kernel, then reboot")
-        )
+        fix = "install NVIDIA's driver for this kernel, then reboot"
+        if "mismatch" in said:
+            fix = "reboot: the driver was upgraded under a running one"
         return fail("driver", said, fix)
     if want.device == "cuda":
         return fail("driver", "there is no GPU", "set `device: auto`, or take a box with a GPU")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
@@ -121,6 +122,22 @@ def test_a_name_that_nobody_has_lists_boxes_and_groups(pair: Machine) -> None:
     assert "there is no box `bothh`" in done.stderr
     assert "known groups: both" in done.stderr
     assert "did you mean `both`?" in done.stderr
+
+
+def test_a_box_whose_process_is_killed_is_no_success(pair: Machine) -> None:
+    spoil(pair, never_ready=True)
+    running = pair.process("deploy", "both", "--yes", "--json")
+    state, until = pair.home / "boxes" / "other" / "state.json", time.monotonic() + 20
+    while not state.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    (child,) = [one for one in psutil.Process(running.pid).children() if "other" in one.cmdline()]
+    child.kill()
+    said, _ = running.communicate(timeout=60)
+    assert running.returncode == 137
+    told = {one["box"]: one for one in json.loads(said)}
+    assert told["other"]["error"] == "ended by signal 9"
+    assert told["stand"]["exit_code"] == 0
 
 
 def test_ctrl_c_reaches_every_box_once(pair: Machine) -> None:

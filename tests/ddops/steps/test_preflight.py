@@ -226,13 +226,15 @@ def test_a_stopped_manager_of_a_joined_fabric_warns() -> None:
 
 def test_the_worst_memory_of_all_gpus_is_told() -> None:
     states = glimpse("bad-memory").hardware.states
-    assert "GPU 1" in preflight_gpu.memory(states).said
-    assert "no spare memory rows" in preflight_gpu.memory(states).said
     first, _ = states
-    assert "2 errors that ECC could not correct" in preflight_gpu.memory([first]).said
+    assert preflight_gpu.memory(states).said == (
+        "GPU 0 (00000000:10:1c.0): 2 errors that ECC could not correct;"
+        " GPU 1 (00000000:10:1d.0) has no spare memory rows left"
+    )
     mended = first.model_copy(update={"uncorrected": 0})
     assert preflight_gpu.memory([mended]).state == "warn"
     asks = mended.model_copy(update={"remapping": "none", "recovery": "reset"})
     assert preflight_gpu.memory([asks]).state == "fail"
     off = mended.model_copy(update={"remapping": "none", "ecc": False})
-    assert "ECC is off on GPU 0" in preflight_gpu.memory([off]).said
+    assert "ECC is off" in preflight_gpu.memory([off, mended]).said
+    assert preflight_gpu.memory([]).state == "ok"
