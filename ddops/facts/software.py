@@ -31,13 +31,12 @@ def release(program):
     return found[1] if found else None
 
 package, module = sys.argv[1:]
-home, triton, attention = folder(module), folder("triton"), folder("flash_attn")
-times = [f.stat().st_mtime_ns for f in home.rglob("*.py")] if home else []
+triton, attention = folder("triton"), folder("flash_attn")
 nccl = next((v for n in ("nvidia-nccl-cu13", "nvidia-nccl-cu12") if (v := installed(n))), None)
 cuda = shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
 print(json.dumps({
+    "installed": folder(module) is not None,
     "version": installed(package),
-    "stamp": f"{len(times)}-{max(times)}" if times else None,
     "nccl": nccl,
     "triton_ptxas": release(triton and str(triton / "backends/nvidia/bin/ptxas")),
     "cuda_ptxas": cuda if os.access(cuda, os.X_OK) else None,

@@ -112,7 +112,7 @@ def look_software(host: Host, python: str, engine: Engine) -> Software:
 
 def _options(site: Site, engine: Engine, installed: Software) -> Options | None:
     """Of the engine itself, else of the nearest recorded release that is not newer."""
-    if installed.stamp is not None:
+    if installed.installed:
         said = site.host.run(software.help_of(site.place.engine_python, engine))
         origin = f"{engine.name} {installed.version or 'of unknown version'}"
         found = listed.parse(said.stdout, origin) if said.ok else None

@@ -85,7 +85,7 @@ def _installations(site: Site) -> list[Installation]:
             python = f"{one.path}/bin/python"
             said = site.host.run(software.command(python, engine))
             seen = software.parse(said.stdout) if said.ok else None
-            if seen and seen.stamp:
+            if seen and seen.installed:
                 found.append(Installation(python=python, engine=engine.name, version=seen.version))
     return found
 

@@ -6,8 +6,8 @@ from ddops.spec.base import Word
 
 
 class Software(Word):
-    version: str | None  # of the engine's package
-    stamp: str | None  # changes when a file of the package does, as a patch does
+    installed: bool  # the engine's module is there
+    version: str | None  # of the engine's package; None: not installed as a package
     nccl: str | None
     triton_ptxas: str | None  # release of the assembler that Triton brings
     cuda_ptxas: str | None  # path of the one of the CUDA toolkit

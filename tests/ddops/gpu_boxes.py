@@ -50,7 +50,7 @@ def site(box: Box, *, version: str | None, options: str = "", **installed: Any) 
     engine: Engine = ENGINES[box.deployment.engine]
     installed = {
         "version": version,
-        "stamp": "1-1",
+        "installed": True,
         "nccl": "2.28.9",
         "triton_ptxas": "13.0",
         "cuda_ptxas": None,

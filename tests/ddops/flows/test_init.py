@@ -22,7 +22,7 @@ from tests.ddops.machine import Machine
 
 INSTALLED: dict[str, Any] = {
     "version": "0.5.13",
-    "stamp": "1-1",
+    "installed": True,
     "nccl": None,
     "triton_ptxas": None,
     "cuda_ptxas": None,
@@ -45,7 +45,9 @@ def b300() -> Site:
         stock.command(site.place).line: f"venv\t3.12.3\t{venv}\n",
         **{
             software.command(f"{venv}/bin/python", engine).line: json.dumps(
-                INSTALLED if name == "sglang" else {**INSTALLED, "version": None, "stamp": None}
+                INSTALLED
+                if name == "sglang"
+                else {**INSTALLED, "version": None, "installed": False}
             )
             for name, engine in ENGINES.items()
         },
