@@ -14,12 +14,16 @@ def commit(rows: Rows, judged: Judged, verdict: Verdict, models: Models, pools: 
     """Make positions start .. start + length - 1 the accepted path, in both caches.
 
     Past `length` the drafter's context gets rows that the next commit overwrites; the target's
-    slots there are left alone.
+    slots there are left alone. A root alone is in its place already.
     """
+    alone = judged.chosen.shape[1] == 1
+    if alone and judged.features is None:
+        return
     source, target = commit_slots(
         rows.start, rows.page_table, pools.page_size, verdict.path, verdict.length
     )
-    kv_commit(pools.target.kv, source, target)
+    if not alone:
+        kv_commit(pools.target.kv, source, target)
     if models.drafter is not None and pools.drafter is not None and judged.features is not None:
         index = verdict.path.unsqueeze(-1).expand(-1, -1, judged.features.shape[-1])
         accepted = judged.features.gather(1, index)  # [B, D + 1, F]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 
+from ddtree.config import Mode
 from ddtree.core.sequence import Finish, Request
 from ddtree.engine.errors import RequestError
 from tests.runtime.engine.asking import PROMPTS, Answer, ask, config, requests, running, tokens_of
@@ -25,8 +28,11 @@ def test_a_stop_token_ends_the_answer_in_the_middle_of_a_step(greedy: list[list[
     assert answer.outputs[-1].finish is Finish.STOP
 
 
-def test_an_aborted_request_frees_its_pages_and_the_others_go_on(greedy: list[list[int]]) -> None:
-    with running(config("ddtree", 4, "tiny", context_length=4000)) as engine:
+@pytest.mark.parametrize("lag", [0, 1])
+def test_an_aborted_request_frees_its_pages_and_the_others_go_on(
+    greedy: list[list[int]], lag: Literal[0, 1]
+) -> None:
+    with running(config("ddtree", 4, "tiny", context_length=4000), lag=lag) as engine:
         endless, other = Answer(), Answer()
         engine.submit(Request("endless", PROMPTS[0], 3500), endless)
         engine.submit(Request("other", PROMPTS[1], 40), other)
@@ -66,8 +72,22 @@ def test_a_prompt_larger_than_the_cache_is_refused() -> None:
         engine.submit(Request("0", (1,) * 40, 5), Answer())
 
 
-def test_nan_logits_end_that_request_alone(
-    monkeypatch: pytest.MonkeyPatch, greedy: list[list[int]]
+@pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.parametrize(("mode", "budget"), [("ar", 4), ("ddtree", 8)])
+def test_an_answer_that_outgrows_the_cache_ends_there(
+    greedy: list[list[int]], mode: Mode, budget: int, lag: Literal[0, 1]
+) -> None:
+    wanted = config(mode, budget, None if mode == "ar" else "tiny", kv_tokens=48)
+    with running(wanted, lag=lag) as engine:
+        (answer,) = ask(engine, [Request("0", PROMPTS[1], 100)])
+    assert answer.outputs[-1].finish is Finish.LENGTH
+    assert 20 <= len(PROMPTS[1]) + len(answer.tokens) <= 48
+    assert answer.tokens == greedy[1][: len(answer.tokens)]
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_nan_logits_end_that_request_alone_and_its_pages_serve_the_next(
+    monkeypatch: pytest.MonkeyPatch, greedy: list[list[int]], lag: Literal[0, 1]
 ) -> None:
     honest = TinyTarget.embed
 
@@ -76,8 +96,11 @@ def test_nan_logits_end_that_request_alone(
         return out.where((tokens != 0).unsqueeze(-1), torch.nan)
 
     monkeypatch.setattr(TinyTarget, "embed", poisoned)
-    with running(config("ar")) as engine:
+    assert 0 not in greedy[1][:20]
+    later = [Request(f"later-{i}", PROMPTS[1], 20) for i in range(4)]
+    with running(config("ar", kv_tokens=80), lag=lag) as engine:
         bad, good = ask(engine, [Request("bad", (1, 0, 3), 5), Request("good", PROMPTS[0], 8)])
+        assert [answer.tokens for answer in ask(engine, later)] == [greedy[1][:20]] * 4
     assert bad.outputs[-1].finish is Finish.ERROR
     assert "not finite" in (bad.outputs[-1].error or "")
     assert 0 not in greedy[0][:8]

@@ -127,9 +127,9 @@ class Double:
     seen: list[Request] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
     steps: int = 0
-    on_step: Callable[[], None] = field(default_factory=lambda: nothing)
 
     def __post_init__(self) -> None:
+        self.on_step: Callable[[], None] = nothing
         self._running: dict[str, _Running] = {}
         self._changed = threading.Condition()
         self._stopping = False
