@@ -82,14 +82,19 @@ def bench(
         if dry_run:
             output.result(_plan_data(planned), _plan_table(planned))
             return
-        output.say(_intention(planned))
-        question = f"Restart the service of box `{site.box.name}` for each variant?"
-        if planned.missing and not output.confirm(question, yes=yes):
-            output.say("nothing was measured")
-            return
-        with _working(site, output, lock_wait):
-            result = flow.bench(site, planned, context.meta[_TYPED], output)
-    _show(result, output)
+        if _wanted(site, planned, output, yes=yes):
+            with _working(site, output, lock_wait):
+                result = flow.bench(site, planned, context.meta[_TYPED], output)
+            _show(result, output)
+
+
+def _wanted(site: Site, planned: Plan, output: Output, *, yes: bool) -> bool:
+    output.say(_intention(planned))
+    question = f"Restart the service of box `{site.box.name}` for each variant?"
+    if not planned.missing or output.confirm(question, yes=yes):
+        return True
+    output.say("nothing was measured")
+    return False
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from ddops.cli.several import draw as draw_several
 
 if TYPE_CHECKING:
     from ddops.flows.deploy import Deployed
+    from ddops.flows.plan import Plan
     from ddops.flows.site import Site
 
 
@@ -37,9 +38,6 @@ def deploy(
       ddops deploy local --yes
       ddops deploy b300-a b300-b
     """
-    from ddops.flows.deploy import deploy as apply
-    from ddops.flows.deploy import needs_nothing
-    from ddops.flows.history import unfinished
     from ddops.flows.lock import locked
     from ddops.flows.plan import plan
     from ddops.flows.site import opened
@@ -55,20 +53,26 @@ def deploy(
                 out.result(as_data(planned), draw(planned, site.place, arguments=True))
             return
         with locked(site, "deploy", wait_s=lock_wait, voice=out):
-            if not brought_first(site, out, yes=yes):
-                return
-            planned = plan(site)
-            if needs_nothing(planned):
-                out.result({"changed": 0}, f"nothing to change: {_where(site)}")
-                return
-            before = unfinished(site)
-            if before:
-                out.say(f"{before}: going on from what is there")
-            out.show(draw(planned, site.place, arguments=out.verbose))
-            if not out.confirm(f"Do this to box `{site.box.name}`?", yes=yes):
-                out.say("nothing was changed")
-                return
-            done = apply(site, planned, out)
+            if brought_first(site, out, yes=yes):
+                _change(site, plan(site), out, yes=yes)
+
+
+def _change(site: Site, planned: Plan, out: Output, *, yes: bool) -> None:
+    from ddops.flows.deploy import deploy as apply
+    from ddops.flows.deploy import needs_nothing
+    from ddops.flows.history import unfinished
+
+    if needs_nothing(planned):
+        out.result({"changed": 0}, f"nothing to change: {_where(site)}")
+        return
+    before = unfinished(site)
+    if before:
+        out.say(f"{before}: going on from what is there")
+    out.show(draw(planned, site.place, arguments=out.verbose))
+    if not out.confirm(f"Do this to box `{site.box.name}`?", yes=yes):
+        out.say("nothing was changed")
+        return
+    done = apply(site, planned, out)
     out.result(_data(done), _summary(site, done))
 
 

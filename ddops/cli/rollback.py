@@ -13,6 +13,7 @@ from ddops.cli.plan import draw_commands, show_commands
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ddops.flows.rollback import Rollback
     from ddops.spec.generation import Generations
 
 
@@ -40,7 +41,6 @@ def rollback(
       ddops rollback b300 --yes
     """
     from ddops.flows.lock import locked
-    from ddops.flows.rollback import rollback as go_back
     from ddops.flows.rollback import rollback_plan
     from ddops.flows.site import opened
 
@@ -54,18 +54,23 @@ def rollback(
             show_commands(out, rollback_plan(site, generation).commands, site.place)
             return
         with locked(site, "rollback", wait_s=lock_wait, voice=out):
-            planned = rollback_plan(site, generation)
-            number = planned.wanted.number
-            if not planned.commands:
-                out.result({"changed": 0, "generation": number}, f"generation {number} serves")
-                return
-            out.show(draw_commands(planned.commands, site.place))
-            question = f"Let generation {number} serve on box `{site.box.name}` again?"
-            if not out.confirm(question, yes=yes):
-                out.say("nothing was changed")
-                return
-            answer = go_back(planned, out)
-    data = {"changed": len(planned.commands), "generation": number, "answer": answer.model_dump()}
+            _go_back(rollback_plan(site, generation), out, yes=yes)
+
+
+def _go_back(planned: Rollback, out: Output, *, yes: bool) -> None:
+    from ddops.flows.rollback import rollback as go_back
+
+    site, number, changed = planned.site, planned.wanted.number, len(planned.commands)
+    if not changed:
+        out.result({"changed": 0, "generation": number}, f"generation {number} serves")
+        return
+    out.show(draw_commands(planned.commands, site.place))
+    question = f"Let generation {number} serve on box `{site.box.name}` again?"
+    if not out.confirm(question, yes=yes):
+        out.say("nothing was changed")
+        return
+    answer = go_back(planned, out)
+    data = {"changed": changed, "generation": number, "answer": answer.model_dump()}
     out.result(data, f"generation {number} serves again; it said: {answer.text}")
 
 

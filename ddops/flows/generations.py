@@ -9,14 +9,14 @@ from ddops.errors import DdopsError, HostError, ServiceError
 from ddops.facts.look import look_environment
 from ddops.flows import gate
 from ddops.flows.perform import perform
-from ddops.flows.plan import Plan
+from ddops.flows.plan import Plan, env_of
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
-from ddops.spec.command import Command, Put
+from ddops.spec.command import Put
 from ddops.spec.deployment import Deployment
 from ddops.spec.generation import Generation, Generations
 from ddops.spec.observed import Service
-from ddops.steps import service
+from ddops.steps import service, unit
 
 
 def prove(site: Site, deployment: Deployment, plan: Plan) -> None:
@@ -62,7 +62,8 @@ def _put_back(site: Site, seen: Service, voice: Voice, *, died: bool) -> str | N
         for command in service.stop(now, site.place, "it did not pass its gate"):
             perform(site, command, voice)
         return None
-    commands = restore(site, before, now)
+    env = env_of(site, before.deployment)
+    commands = unit.put(before.unit, env, there=now, place=site.place)
     if died or now.pid != seen.pid:
         commands += service.restart(now, site.place, "as before")
     if not commands:
@@ -72,11 +73,3 @@ def _put_back(site: Site, seen: Service, voice: Voice, *, died: bool) -> str | N
         perform(site, command, voice)
     gate.wait(site, before.deployment, voice)
     return f"what was deployed before runs again: generation {before.number}"
-
-
-def restore(site: Site, wanted: Generation, seen: Service) -> list[Command]:
-    """The unit as it was; empty when it lies there."""
-    if wanted.unit_sha256 == seen.unit_sha256:
-        return []
-    path = site.place.unit_path(seen.kind)
-    return [Put(path=path, text=wanted.unit, why="as before", sudo=seen.sudo)]

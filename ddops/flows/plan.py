@@ -103,7 +103,7 @@ def render(site: Site, deployment: Deployment, seen: Observed) -> Rendered:
     )
     return Rendered(
         unit=render_unit(wanted, seen.service.kind),
-        env=render_env(engine.key_variable, api_key(site.host, deployment.serving)),
+        env=env_of(site, deployment),
         advised=advised,
     )
 
@@ -115,6 +115,12 @@ def _interpreter(site: Site) -> str:
         return place.engine_python
     used = look_landing(site).points_to
     return f"{place.environments}/{used}/bin/python" if used else place.engine_python
+
+
+def env_of(site: Site, deployment: Deployment) -> str:
+    """The file with the service's secrets, as its engine reads them."""
+    variable = ENGINES[deployment.engine].key_variable
+    return render_env(variable, api_key(site.host, deployment.serving))
 
 
 def env_of(site: Site, deployment: Deployment) -> str:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddops.engines.table import ENGINES
 from ddops.errors import CheckError, DdopsError, ServiceError, UsageError, WeightsError
-from ddops.facts.look import api_key, look
+from ddops.facts.look import look
 from ddops.flows import gate, smoke
 from ddops.flows.generations import keep, put_back
 from ddops.flows.history import recorded
-from ddops.flows.plan import check_port
+from ddops.flows.plan import check_port, env_of
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
-from ddops.render.unit import argv_of, render_env
+from ddops.render.unit import argv_of
 from ddops.spec.command import Command, Run
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.generation import Generation, Generations
@@ -42,10 +41,7 @@ def rollback_plan(site: Site, number: int | None = None) -> Rollback:
     _must_have_python(site, wanted, seen)
     _must_have_weights(there, wanted, seen)
     check_port(seen)
-    env = render_env(
-        ENGINES[wanted.deployment.engine].key_variable,
-        api_key(site.host, wanted.deployment.serving),
-    )
+    env = env_of(site, wanted.deployment)
     commands = unit.plan(wanted.unit, env, seen=seen, place=site.place)
     if commands or wanted.number != kept.current or not seen.health.ready:
         why = f"so that generation {wanted.number} serves"

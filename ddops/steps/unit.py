@@ -10,7 +10,16 @@ from ddops.spec.place import Place
 
 
 def plan(unit: str, env: str, *, seen: Observed, place: Place) -> list[Command]:
-    there, commands = seen.service, list[Command]()
+    there = seen.service
+    commands = put(unit, env, there=there, place=place)
+    can = there.kind != "background" and "systemd-analyze" in seen.tools
+    if can and sha256(unit) != there.unit_sha256:
+        commands.append(_verify(place.unit_path(there.kind), there))
+    return commands
+
+
+def put(unit: str, env: str, *, there: Service, place: Place) -> list[Command]:
+    commands: list[Command] = []
     if sha256(env) != there.env_sha256:
         why = "secrets for the service, in no command line"
         commands.append(Put(path=place.env_file, text=env, mode=0o600, why=why))
@@ -18,8 +27,6 @@ def plan(unit: str, env: str, *, seen: Observed, place: Place) -> list[Command]:
         why = "what to run, and how" if there.state == "absent" else "the unit on the box differs"
         path = place.unit_path(there.kind)
         commands.append(Put(path=path, text=unit, why=why, sudo=there.sudo))
-        if there.kind != "background" and "systemd-analyze" in seen.tools:
-            commands.append(_verify(path, there))
     return commands
 
 

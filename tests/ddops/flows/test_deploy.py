@@ -141,6 +141,17 @@ def test_a_failed_deploy_puts_the_one_before_back(machine: Machine) -> None:
     assert (now["ready"], now["mode"]) == (True, "ddtree")
 
 
+def test_its_secrets_come_back_with_it(machine: Machine) -> None:
+    key = machine.folder / "key"
+    key.write_text("s3cret-of-the-box\n", "utf-8")
+    machine.inventory(serving={"port": machine.port, "api_key_file": str(key)})
+    deployed(machine)
+    machine.inventory(decoding={"mode": "ar"})
+    machine.behave(exit=3, only_mode="ar")
+    assert machine.ddops("deploy", "stand", "--yes").returncode == 8
+    assert "s3cret-of-the-box" in (machine.box_home / "env").read_text("utf-8")
+
+
 def test_a_port_held_by_another_process_names_it(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", machine.port)):
         done = machine.ddops("deploy", "stand", "--yes")
