@@ -83,7 +83,8 @@ def look_python(host: Host, place: Place, engine: Engine) -> Python:
     if result.code == NO_PROGRAM:
         raise HostError(
             f"there is no {place.engine_python} on box `{place.box}`",
-            hint="name an interpreter that has ddops and the engine as `python` in the inventory",
+            hint="name an interpreter that has ddops and the engine as `python` in the inventory,"
+            f" or bring one: `ddops env stream SRC {place.box}`",
         )
     return python.parse(_checked(result, "look at the engine's Python"))
 

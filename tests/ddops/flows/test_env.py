@@ -32,13 +32,18 @@ class Desk:
         self.folder, self.source = folder, made
         self.state = folder / "state"
         (folder / "inventories").mkdir()
+        self.inventory()
+
+    def inventory(self, **changes: Any) -> None:
+        """`changes` replace keys of its deployment."""
         deployment = {
             "engine": "ddtree",
             "model": {"name": "x", "weights": {"source": "file:/x"}},
             "decoding": {"mode": "ar"},
+            **changes,
         }
         about = {"state_dir": str(self.state), "deployment": deployment}
-        (folder / "inventories" / "b.yaml").write_text(yaml.safe_dump(about), "utf-8")
+        (self.folder / "inventories" / "b.yaml").write_text(yaml.safe_dump(about), "utf-8")
 
     def ddops(self, *words: str) -> Done:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("DDOPS_")}
@@ -121,11 +126,13 @@ def test_a_patch_is_kept_and_told_apart_from_what_was_rewritten(streamed: Desk) 
     assert patch["installed"] == venvs.sha256(venvs.GREET)
 
 
-def test_verify_reads_every_file_and_names_what_has_changed(desk: Desk) -> None:
-    desk.stream()
-    assert "files are what they were" in desk.ddops("env", "verify", "b").stdout
-    (desk.state / "venv" / "bin" / "greet").write_text("#!/bin/sh\n", "utf-8")
-    done = desk.ddops("env", "verify", "b")
+def test_verify_reads_every_file_and_names_what_has_changed(streamed: Desk) -> None:
+    script = streamed.state / "venv" / "bin" / "greet"
+    text = script.read_text("utf-8")
+    assert "files are what they were" in streamed.ddops("env", "verify", "b").stdout
+    script.write_text("#!/bin/sh\n", "utf-8")
+    done = streamed.ddops("env", "verify", "b")
+    script.write_text(text, "utf-8")
     assert done.returncode == 5
     assert "changed: bin/greet" in done.stderr
 
@@ -193,3 +200,19 @@ def test_packages_of_the_systems_python_would_stay_behind(desk: Desk, tmp_path: 
     done = desk.ddops("env", "stream", str(venv), "b")
     assert done.returncode == 5
     assert "the packages of the system's Python" in done.stderr
+
+
+def test_a_deployment_that_pins_an_environment_takes_no_other(desk: Desk) -> None:
+    desk.inventory(environment={"source": str(desk.source), "identity": "0" * 12})
+    done = desk.ddops("plan", "b")
+    assert done.returncode == 5
+    assert "is not the one that is wanted" in done.stderr
+    assert f"wanted {'0' * 12}" in done.stderr
+
+
+def test_a_pinned_environment_that_is_in_use_needs_no_word_with_its_source(streamed: Desk) -> None:
+    used = (streamed.state / "venv").readlink().name
+    streamed.inventory(environment={"source": "/gone", "identity": used})
+    told = streamed.ddops("plan", "b").stderr
+    assert "gone" not in told
+    assert f"{streamed.state}/venv/bin/python cannot run" in told  # so the plan went on
