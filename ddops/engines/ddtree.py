@@ -29,6 +29,8 @@ def arguments(deployment: Deployment, paths: Paths) -> list[Argument]:
     if limits.prefill_chunk is not None:
         why = "prompt tokens a step, so decoding goes on"
         found.append(asked("--prefill-chunk", limits.prefill_chunk, why))
+    if not limits.prefix_cache:
+        found.append(asked("--no-prefix-cache", "", "every prompt is prefilled whole, as asked"))
     if limits.kv_tokens is not None:
         found.append(asked("--kv-tokens", limits.kv_tokens, "size of the cache"))
     if deployment.graphs == "off":

@@ -48,6 +48,7 @@ def situate(deployment: Deployment, seen: Seen, paths: Paths) -> Situation:
         context_length=limits.context_length,
         max_running_requests=limits.max_running_requests,
         prefill_chunk=limits.prefill_chunk,
+        prefix_cache=limits.prefix_cache,
         drafter=paths.drafter,
         use=use,
         nodes=nodes,

@@ -81,6 +81,7 @@ class Limits(Word):
     max_running_requests: int = Field(default=8, ge=1)
     kv_tokens: int | None = Field(default=None, ge=16)  # None: enough for max_running_requests
     prefill_chunk: int | None = Field(default=None, ge=1)  # tokens; None: as the engine has it
+    prefix_cache: bool = True  # prompts that begin alike share what is cached of them
 
 
 class Serving(Word):
@@ -136,3 +137,8 @@ class Deployment(Word):
     threads: int | None = Field(default=None, ge=1)  # CPU threads; None: all cores
     environment: BroughtEnvironment | None = None  # None: the interpreter that the box names
     ready_timeout_s: float = Field(default=300.0, gt=0)
+
+    @property
+    def follows(self) -> bool:
+        """It computes for another box, and answers nobody."""
+        return self.node is not None and self.node.rank > 0

@@ -23,6 +23,7 @@ class Situation(Word):
     context_length: int
     max_running_requests: int
     prefill_chunk: int | None
+    prefix_cache: bool
     drafter: str | None  # the path or word that the engine is given; None: no drafter
     use: int  # GPUs the engine takes on this box
     nodes: int  # boxes it runs over

@@ -34,6 +34,7 @@ deployments = st.builds(
         max_running_requests=st.integers(1, 1000),
         kv_tokens=st.none() | st.integers(16, 10**9),
         prefill_chunk=st.none() | st.integers(1, 10**5),
+        prefix_cache=st.booleans(),
     ),
     serving=st.builds(Serving, port=st.integers(1, 65535)),
     dtype=st.sampled_from(["auto", "float32", "bfloat16"]),
@@ -77,6 +78,7 @@ def test_every_deployment_arrives_as_it_was_wished(wished: Deployment) -> None:
     assert config.context_length == limits.context_length
     assert config.max_running_requests == limits.max_running_requests
     assert config.kv_tokens == limits.kv_tokens
+    assert config.prefix_cache == limits.prefix_cache
     assert config.prefill_chunk == (limits.prefill_chunk or EngineConfig.prefill_chunk)
     assert (flags.host, flags.port) == (wished.serving.address, wished.serving.port)
     assert flags.served_model_name == wished.model.name
