@@ -107,20 +107,23 @@ def _data(done: Deployed) -> dict[str, object]:
         "changed": done.changed,
         "base_url": done.base_url,
         "pid": done.pid,
-        "answer": done.answer.model_dump(),
+        "answer": done.answer and done.answer.model_dump(),
     }
 
 
 def _summary(site: Site, done: Deployed) -> str:
     from ddops.flows.smoke import QUESTION
 
-    rate = done.answer.tokens / done.answer.seconds
+    answer = done.answer
+    if answer is None:
+        return f"deployed: {site.box.name} computes for rank 0, which answers"
     return "\n".join(
         [
             f"deployed: {_where(site)}",
             f"  asked: {QUESTION}",
-            f"  said: {done.answer.text}",
-            f"  {done.answer.tokens} tokens in {done.answer.seconds:.1f} s, {rate:.0f} tok/s",
+            f"  said: {answer.text}",
+            f"  {answer.tokens} tokens in {answer.seconds:.1f} s,"
+            f" {answer.tokens / answer.seconds:.0f} tok/s",
             f"next: `ddops bench {site.box.name}`",
         ]
     )

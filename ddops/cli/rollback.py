@@ -70,8 +70,9 @@ def _go_back(planned: Rollback, out: Output, *, yes: bool) -> None:
         out.say("nothing was changed")
         return
     answer = go_back(planned, out)
-    data = {"changed": changed, "generation": number, "answer": answer.model_dump()}
-    out.result(data, f"generation {number} serves again; it said: {answer.text}")
+    data = {"changed": changed, "generation": number, "answer": answer and answer.model_dump()}
+    said = f"; it said: {answer.text}" if answer else ""
+    out.result(data, f"generation {number} serves again{said}")
 
 
 def _data(kept: Generations) -> dict[str, object]:

@@ -10,6 +10,7 @@ from ddops.engines.base import Engine
 from ddops.spec.observed import Health
 
 TIMEOUT_S = 3.0
+FOLLOWS = Health(alive=True, ready=True, status="computes for rank 0")
 NOT_RUNNING = Health(alive=False, ready=False, status="not running")
 
 

@@ -70,6 +70,9 @@ def survey(host: Host, box: Box) -> Surveyed:
 
 
 def _health(host: Host, wish: Deployment) -> Health:
+    """Of a service that runs. One that follows cannot be asked: it is up when it lives."""
+    if wish.follows:
+        return health.FOLLOWS
     serving = wish.serving
     return health.look(way_to(host, serving), api_key(host, serving), ENGINES[wish.engine])
 

@@ -19,7 +19,7 @@ class Deployed:
     base_url: str
     pid: int
     changed: int  # commands applied
-    answer: smoke.Answer
+    answer: smoke.Answer | None  # None: the box computes for another one
 
 
 def needs_nothing(plan: Plan) -> bool:

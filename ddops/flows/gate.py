@@ -48,11 +48,15 @@ TAIL = 30  # lines of log in a verdict
 _POLL_S = 0.15
 _LONGEST_POLL_S = 1.0  # asking costs processor time, which a loading model on a CPU needs
 _SEEN_WITHIN_S = 1.0  # a connection breaks before its process has ended
+_SETTLED_S = 3.0  # of a box that follows: bad arguments and a missing module end it before
 _QUEUED_S = 2.0  # systemd may still say `inactive` while the start job waits in its queue
 
 
 def wait(site: Site, deployment: Deployment, voice: Voice) -> Service:
-    """Returns at the first token. Raises `ServiceError` at once when the process ends."""
+    """Returns at the first token; on a box that follows, when it has lived for a while.
+
+    Raises `ServiceError` at once when the process ends.
+    """
     serving, engine = deployment.serving, ENGINES[deployment.engine]
     url, key = way_to(site.host, serving), api_key(site.host, serving)
     machine = look_system(site.host, site.place)
@@ -64,9 +68,9 @@ def wait(site: Site, deployment: Deployment, voice: Voice) -> Service:
             if _ended(seen, elapsed):
                 when = "answered, then died" if answered else "died"
                 raise _dead(site, seen, f"{when} after {elapsed:.1f} s")
-            answer = health.look(url, key, engine)
+            answer = health.FOLLOWS if deployment.follows else health.look(url, key, engine)
             answered = answered or answer.alive
-            if answer.ready:
+            if answer.ready and (elapsed > _SETTLED_S or not deployment.follows):
                 return seen
             if answer.status != status:
                 status = answer.status

@@ -49,7 +49,7 @@ def rollback_plan(site: Site, number: int | None = None) -> Rollback:
     return Rollback(there, seen, wanted, tuple(commands))
 
 
-def rollback(planned: Rollback, voice: Voice) -> smoke.Answer:
+def rollback(planned: Rollback, voice: Voice) -> smoke.Answer | None:
     """Raises; then what served before serves again."""
     site, deployment = planned.site, planned.wanted.deployment
     with recorded(site, "rollback", planned.commands, voice) as do:

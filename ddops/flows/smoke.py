@@ -25,7 +25,10 @@ class Answer(Word):
     seconds: float
 
 
-def ask(site: Site, deployment: Deployment) -> Answer:
+def ask(site: Site, deployment: Deployment) -> Answer | None:
+    """None on a box that follows: it answers nobody."""
+    if deployment.follows:
+        return None
     serving = deployment.serving
     question = {
         "model": deployment.model.name,

@@ -74,6 +74,20 @@ def test_the_log_of_a_crash_says_what_to_do(
     assert hint in done.stderr
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_box_that_follows_is_up_when_its_process_lives(machine: Machine, engine: str) -> None:
+    node = {"rank": 1, "of": 2, "leader": "127.0.0.1:20000"}
+    wish(machine, engine, node=node, parallel="tp")
+    done = machine.ddops("deploy", "stand", "--yes", *NO_GPU)
+    assert done.returncode == 0, done.stderr
+    assert "computes for rank 0" in done.stdout
+    unit = json.loads((machine.box_home / "unit.json").read_text("utf-8"))
+    argv = unit["argv"]
+    assert argv[argv.index("--node-rank") + 1] == "1"
+    assert machine.ddops("deploy", "stand", "--yes", *NO_GPU).stdout.startswith("nothing to change")
+    assert machine.status()["ready"]
+
+
 def test_exit_codes_of_the_bundled_engine_mean_nothing_for_another() -> None:
     assert _meaning("ddtree", 4, "")[0] == "out of memory"
     assert _meaning("sglang", 4, "")[0] == "the service ended"
