@@ -25,6 +25,11 @@ _DEFAULT = "local"
 _TYPED = "ddops.typed"
 _COLUMNS = ("variant", "C", "repeat", "tok/s", "vs ar", "TTFT p50", "TPOT p50", "accept", "gate")
 
+MatrixFile = Annotated[
+    str,
+    typer.Option(metavar="[FILE]", help="A YAML file; without one the matrix for this machine."),
+]
+
 
 class BenchCommand(TyperCommand):
     """`--matrix` without a value is the default matrix; Typer itself knows no optional values.
@@ -40,12 +45,7 @@ class BenchCommand(TyperCommand):
 def bench(
     context: typer.Context,
     box: BoxName = "local",
-    matrix: Annotated[
-        str,
-        typer.Option(
-            metavar="[FILE]", help="A YAML file; without one the matrix for this machine."
-        ),
-    ] = _DEFAULT,
+    matrix: MatrixFile = _DEFAULT,
     out: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("results"),
     cells: Annotated[
         list[str] | None, typer.Option(help="Only these cells, e.g. `ddtree-b8.*`; repeatable.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ddops.flows.gate import MEANING, OWN_MEANING
 from ddops.engines.ddtree import DDTREE
+from ddops.flows.gate import MEANING, OWN_MEANING
 from ddtree.server import exits
 
 FINAL = {exits.BAD_ARGUMENTS, exits.CANNOT_LOAD, exits.OUT_OF_MEMORY, exits.PORT_IN_USE}

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -197,7 +198,7 @@ def test_a_pinned_digest_of_a_file_on_the_box_is_checked(machine: Machine) -> No
 
 def test_an_engine_that_is_not_installed_is_refused_with_what_installs_it(machine: Machine) -> None:
     machine.inventory(engine="vllm")
-    done = machine.ddops("plan", "stand")
+    done = machine.ddops("plan", "stand", DDOPS_PYTHON=sys.executable)  # has no stand-ins
     assert done.returncode == 5
     assert "cannot run vllm, it lacks vllm" in done.stderr
     assert "-m pip install vllm" in done.stderr
