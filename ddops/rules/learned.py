@@ -11,6 +11,7 @@ _ADVICE = {
     "nvls": "or `nvls: off`",
     "parallel": "or the other `parallel`",
 }
+_CHANGED = {"graphs": "graphs off", "nvls": "NVLS off", "parallel": "the other parallelism"}
 
 
 def learned(wall: Wall, seen: Situation, box: str, evidence: str) -> Rule:
@@ -26,7 +27,7 @@ def learned(wall: Wall, seen: Situation, box: str, evidence: str) -> Rule:
     if wall.cause == "graphs":
         conditions.append("graphs")
     other = f", {_ADVICE[wall.cause]}" if wall.cause else ""
-    with_it = f"; with another {wall.cause} it works" if wall.cause else ""
+    with_it = f"; it works with {_CHANGED[wall.cause]}" if wall.cause else ""
     return Rule(
         name=f"learned-{box}-{wall.fails.name}",
         when=" and ".join(["tree", *conditions]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 from ddops.engines.base import Paths
 from ddops.engines.options import Options
@@ -12,7 +12,7 @@ from ddops.rules.memory import need
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.hardware import Hardware
 from ddops.spec.observed import Gpu, Holding, Observed
-from ddops.spec.shape import DrafterShape, Method, Shape
+from ddops.spec.shape import DrafterShape, Shape
 from ddops.spec.situation import Fabric, Link, Situation
 from ddops.spec.software import Software
 
@@ -29,59 +29,79 @@ class Seen:
 
 
 def situate(deployment: Deployment, seen: Seen, paths: Paths) -> Situation:
-    box, software, limits = seen.box, seen.software, deployment.limits
-    first = box.gpus[0] if box.gpus else None
-    shape, drafter = deployment.model.shape or seen.shape, _drafter(deployment, seen)
-    memory = min(gpu.memory_mib for gpu in box.gpus) / 1024 if box.gpus else None
-    use = _use(deployment, box)
-    nodes = deployment.node.of if deployment.node else 1
-    needed = need(deployment, shape, size=_size(deployment, box), gpu=memory, use=use * nodes)
-    decoding, node = deployment.decoding, deployment.node
-    address, _, port = node.leader.partition(":") if node else ("", "", "")
+    use = _use(deployment, seen.box)
     return Situation(
-        engine=deployment.engine,
-        mode=decoding.mode,
-        budget=decoding.budget,
-        graphs=deployment.graphs != "off",
-        parallel=deployment.parallel,
-        nvls=deployment.nvls,
-        context_length=limits.context_length,
-        max_running_requests=limits.max_running_requests,
-        prefill_chunk=limits.prefill_chunk,
-        prefix_cache=limits.prefix_cache,
+        **_wish(deployment),
+        **_engine(seen),
+        **_box(seen.box),
+        **_models(deployment, seen),
+        **_memory(deployment, seen, use),
         drafter=paths.drafter,
         use=use,
-        nodes=nodes,
-        rank=node.rank if node else 0,
-        leader=address or None,
-        leader_port=int(port) if port else None,
-        version=software.version,
-        flags=frozenset(seen.options.flags) if seen.options else None,
-        nccl=software.nccl,
-        triton_ptxas=software.triton_ptxas,
-        cuda_ptxas=software.cuda_ptxas,
-        flash_attn_cute=software.flash_attn_cute,
-        gpus=len(box.gpus),
-        gpu=first.name if first else None,
-        capability=first.compute_capability if first else None,
-        mixed=len({(gpu.name, gpu.memory_mib) for gpu in box.gpus}) > 1,
-        mig=any(state.mig for state in box.hardware.states),
-        link=link_of(box.gpus, box.hardware),
-        fabric=fabric_of(box.hardware),
-        family=shape.family if shape else None,
-        attention=shape.attention if shape else None,
-        experts=shape.experts if shape else None,
-        vision=shape.vision if shape else None,
-        remote_code=shape.remote_code if shape else None,
-        max_context=shape.max_context if shape else None,
-        drafter_method=_method(deployment, drafter),
-        depth=drafter.depth if drafter else None,
-        yarn=drafter.yarn if drafter else None,
-        memory=memory,
-        weights=needed.weights,
-        cache=needed.cache,
-        reserve=needed.reserve,
     )
+
+
+def _wish(deployment: Deployment) -> dict[str, Any]:
+    decoding, limits, node = deployment.decoding, deployment.limits, deployment.node
+    address, _, port = node.leader.partition(":") if node else ("", "", "")
+    return {
+        "engine": deployment.engine,
+        "mode": decoding.mode,
+        "budget": decoding.budget,
+        "graphs": deployment.graphs != "off",
+        "parallel": deployment.parallel,
+        "nvls": deployment.nvls,
+        "context_length": limits.context_length,
+        "max_running_requests": limits.max_running_requests,
+        "prefill_chunk": limits.prefill_chunk,
+        "prefix_cache": limits.prefix_cache,
+        "nodes": node.of if node else 1,
+        "rank": node.rank if node else 0,
+        "leader": address or None,
+        "leader_port": int(port) if port else None,
+    }
+
+
+def _engine(seen: Seen) -> dict[str, Any]:
+    flags = frozenset(seen.options.flags) if seen.options else None
+    return {**seen.software.model_dump(exclude={"installed"}), "flags": flags}
+
+
+def _box(box: Observed) -> dict[str, Any]:
+    first = box.gpus[0] if box.gpus else None
+    return {
+        "gpus": len(box.gpus),
+        "gpu": first.name if first else None,
+        "capability": first.compute_capability if first else None,
+        "mixed": len({(gpu.name, gpu.memory_mib) for gpu in box.gpus}) > 1,
+        "mig": any(state.mig for state in box.hardware.states),
+        "link": link_of(box.gpus, box.hardware),
+        "fabric": fabric_of(box.hardware),
+    }
+
+
+def _models(deployment: Deployment, seen: Seen) -> dict[str, Any]:
+    """What the inventory pins goes before what lies on the box."""
+    shape = deployment.model.shape or seen.shape
+    drafter = deployment.decoding.drafter_shape or seen.drafter
+    method: str | None = drafter.method if drafter else None
+    if deployment.decoding.drafter == "prompt-lookup":
+        method, drafter = "prompt-lookup", None
+    names = ("family", "attention", "experts", "vision", "remote_code", "max_context")
+    return {
+        **{name: getattr(shape, name) if shape else None for name in names},
+        "drafter_method": method,
+        "depth": drafter.depth if drafter else None,
+        "yarn": drafter.yarn if drafter else None,
+    }
+
+
+def _memory(deployment: Deployment, seen: Seen, use: int) -> dict[str, Any]:
+    memory = min((gpu.memory_mib for gpu in seen.box.gpus), default=0) / 1024 or None
+    shared = use * (deployment.node.of if deployment.node else 1)
+    shape, size = deployment.model.shape or seen.shape, _size(deployment, seen.box)
+    needed = need(deployment, shape, size=size, gpu=memory, use=shared)
+    return {"memory": memory, **needed.model_dump()}
 
 
 def _use(deployment: Deployment, box: Observed) -> int:
@@ -107,18 +127,6 @@ def fabric_of(hardware: Hardware) -> Fabric:
         return "ready"
     joining = any(one is not None and one.state == "in progress" for one in states)
     return "starting" if joining else "failed"
-
-
-def _drafter(deployment: Deployment, seen: Seen) -> DrafterShape | None:
-    return deployment.decoding.drafter_shape or seen.drafter
-
-
-def _method(
-    deployment: Deployment, drafter: DrafterShape | None
-) -> Method | Literal["prompt-lookup"] | None:
-    if deployment.decoding.drafter == "prompt-lookup":
-        return "prompt-lookup"
-    return drafter.method if drafter else None
 
 
 def _size(deployment: Deployment, box: Observed) -> int | None:

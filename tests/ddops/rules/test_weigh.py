@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ from pydantic import ValidationError
 
 from ddops.errors import SpecError, UsageError
 from ddops.rules import expression
+from ddops.rules.learned import learned
 from ddops.rules.weigh import table, weigh
+from ddops.spec.matrix import Variant
 from ddops.spec.rule import Rule, Table
+from ddops.spec.search import Wall
 from ddops.spec.situation import Situation
 
 PLAIN: dict[str, Any] = {
@@ -135,6 +139,55 @@ def test_a_rule_says_exactly_one_thing(parts: dict[str, Any]) -> None:
 def test_two_rules_of_one_name_are_refused() -> None:
     with pytest.raises(ValidationError, match="two rules are called r"):
         Table(rules=(rule(say=True), rule(say=True)))
+
+
+OWN = """\
+rules:
+  - name: {name}
+    when: engine == 'sglang' and {what}
+    say: true
+    why: measured here
+    source: a test
+    sure: measured
+"""
+
+
+def own(folder: Path, name: str, what: str = "budget > 8") -> Path:
+    (folder / "rules").mkdir(exist_ok=True)
+    (folder / "rules" / f"{name}.yaml").write_text(OWN.format(name=name, what=what), "utf-8")
+    return folder
+
+
+def test_rules_of_the_working_folder_join_the_shipped_ones(tmp_path: Path) -> None:
+    assert [rule.name for rule in table(own(tmp_path, "mine"))][-1] == "mine"
+    assert len(table(tmp_path)) == len(table()) + 1
+
+
+def test_an_own_rule_may_not_have_the_name_of_a_shipped_one(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="rule `gpu-known` is there twice"):
+        table(own(tmp_path, "gpu-known"))
+
+
+def test_a_mistake_in_an_own_rule_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="rule `mine` asks about nothing"):
+        table(own(tmp_path, "mine", what="nothing"))
+
+
+def test_a_wall_becomes_a_rule_that_speaks_only_where_it_was_measured() -> None:
+    wall = Wall(
+        works=Variant(name="ddtree-b8", mode="ddtree", budget=8, graphs="auto"),
+        fails=Variant(name="ddtree-b12", mode="ddtree", budget=12, graphs="auto"),
+        failure="illegal-access",
+        cause="graphs",
+    )
+    where = {"version": "0.5.13", "capability": "10.3", "mode": "ddtree", "budget": 12}
+    found = learned(wall, situation(**where), "b300", "results/search-b300-1")
+    (broken,) = weigh([found], situation(**where)).broken
+    assert broken.why == ("budget 8 works, 12 ends in illegal-access; it works with graphs off")
+    assert broken.instead == "set `budget: 8`, or `graphs: off`"
+    elsewhere = ({"graphs": False}, {"version": "0.5.14"}, {"capability": "9.0"}, {"budget": 8})
+    for other in elsewhere:
+        assert weigh([found], situation(**{**where, **other})).broken == ()
 
 
 some = st.none() | st.sampled_from(["0.5.9", "0.5.13", "0.5.19", "0.5.23", "0.33.0", "nightly"])
