@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from ddops.errors import UsageError
 from ddops.facts import offer as offers
 from ddops.facts import system
 from ddops.facts.look import look_weights
-from ddops.flows.perform import perform
+from ddops.flows.history import recorded
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
 from ddops.host import shards
@@ -103,11 +104,14 @@ def fetch(
 ) -> Fetched:
     """Large files of a hub come from `giver`, if it has them and is reached; else from the hub."""
     began = time.monotonic()
-    for command in commands:
-        if isinstance(command, Pull) and giver:
-            _from_giver(site, one, command, giver, voice)
-        else:
-            perform(site, command, voice)
+    if commands:
+        with recorded(site, "model fetch", commands, voice) as do:
+            for command in commands:
+                if isinstance(command, Pull) and giver:
+                    with _nearby(site, one, giver, voice) as near:
+                        do(command.model_copy(update={"near": near}))
+                else:
+                    do(command)
     seconds = time.monotonic() - began
     return Fetched(
         source=one.weights.source,
@@ -140,18 +144,22 @@ def verify(site: Site, one: Wanted, voice: Voice) -> Verified:
     )
 
 
-def _from_giver(site: Site, one: Wanted, command: Pull, giver: Giver, voice: Voice) -> None:
+@contextmanager
+def _nearby(site: Site, one: Wanted, giver: Giver, voice: Voice) -> Iterator[str | None]:
+    """The address of the giver's files; None, and a warning, when it has none or is not reached."""
     there, name = _place(giver.site, one.weights, giver.folder), giver.site.box.name
     assert there, "what is pulled has a place on every box"
-    if look_weights(giver.site.host, one.weights.source, there).offer is None:
-        voice.warn(f"box `{name}` has nothing of it in {there.root}: all comes from the hub")
-        return perform(site, command, voice)
-    try:
-        with giving(giver.site.host, site.host, there.root) as near:
-            return perform(site, command.model_copy(update={"near": near}), voice)
-    except Unreachable as where:
-        voice.warn(f"box `{name}` is not reached at {where}: all comes from the hub")
-        return perform(site, command, voice)
+    with ExitStack() as stack:
+        if look_weights(giver.site.host, one.weights.source, there).offer is None:
+            voice.warn(f"box `{name}` has nothing of it in {there.root}: all comes from the hub")
+            near = None
+        else:
+            try:
+                near = stack.enter_context(giving(giver.site.host, site.host, there.root))
+            except Unreachable as where:
+                voice.warn(f"box `{name}` is not reached at {where}: all comes from the hub")
+                near = None
+        yield near
 
 
 def _offered(site: Site, want: Weights, seen: Holding, where: Layout) -> tuple[Holding, Offer]:

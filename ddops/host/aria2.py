@@ -32,7 +32,7 @@ SILENCE_S: Final = 60.0  # without a new byte until a file is asked for anew
 _START_S = 15.0
 _ENDS_S = 30  # a killed one's aria2c sees within a second that it is alone
 _POLL_S = 0.2
-_PORTS = range(20_000, 60_000)
+PORTS: Final = range(20_000, 32_768)  # below those that outgoing connections take
 _TAKEN = 75
 _NO_RESUME = "8"
 _DISK = {"9", "15", "16", "17", "18"}  # full, or it cannot be opened, made, written
@@ -97,17 +97,13 @@ class Daemon:
             try:
                 self._wait(client, gid, tell, hub.lasts(url))
             finally:
-                with suppress(Exception):
+                with suppress(Again), self._reached():  # it has ended, when all went well
                     client.force_remove(gid)
 
     def stop(self, signal: Literal["TERM", "KILL"]) -> None:
         """Nothing is left running, and after TERM what has come is written down."""
         self.stopping.set()
-        if self._thread:
-            alive = signal if self._thread.is_alive() else ""
-            argv = ("sh", "-c", _END, "sh", self.folder, self.name, alive)
-            self.host.run(Run(argv=argv, why="end aria2", timeout_s=30.0))
-            self._thread.join(timeout=10.0)
+        self._end(signal)
 
     def _wait(
         self, client: aria2p.Client, gid: str, tell: Callable[[float], None], lasts_s: float
@@ -154,10 +150,11 @@ class Daemon:
                     return self._client
                 if self._refused:
                     raise self._refused
+                self._end("KILL")  # it may live, and listen where only IPv6 was free
             raise self._no_start()
 
     def _started(self) -> aria2p.Client | None:
-        port, secret = secrets.choice(_PORTS), secrets.token_hex(16)
+        port, secret = secrets.choice(PORTS), secrets.token_hex(16)
         argv = ("sh", "-c", _DAEMON, "sh", self.folder, self.name, str(_ENDS_S))
         conf = "".join(f"{k}={v}\n" for k, v in _options(port, secret).items())
         start = Run(argv=argv, why="download", title="aria2c", stdin=conf, timeout_s=None)
@@ -172,6 +169,13 @@ class Daemon:
                 return client
             self.stopping.wait(0.05)
         return None
+
+    def _end(self, signal: Literal["TERM", "KILL"]) -> None:
+        if self._thread:
+            alive = signal if self._thread.is_alive() else ""
+            argv = ("sh", "-c", _END, "sh", self.folder, self.name, alive)
+            self.host.run(Run(argv=argv, why="end aria2", timeout_s=30.0))
+            self._thread.join(timeout=10.0)
 
     def _run(self, start: Run) -> None:
         try:

@@ -17,10 +17,10 @@ from typing import Final
 import httpx
 
 from ddops.errors import HostError
+from ddops.host.aria2 import PORTS
 from ddops.host.base import Host
 from ddops.spec.command import Result, Run
 
-_PORTS: Final = range(20_000, 60_000)
 _START_S: Final = 10.0
 _SERVE = Path(__file__).with_name("box_serve.py").read_text("utf-8")
 # Of two ends of an SSH connection each knows how it was reached.
@@ -35,7 +35,7 @@ class Unreachable(Exception):
 @contextmanager
 def giving(giver: Host, taker: Host, folder: str) -> Iterator[str]:
     """The address below which `taker` finds the files. Raises `Unreachable`, `HostError`."""
-    port, secret = secrets.choice(_PORTS), secrets.token_urlsafe(24)
+    port, secret = secrets.choice(PORTS), secrets.token_urlsafe(24)
     argv = ("python3", "-c", _SERVE, str(port), folder)
     serve = Run(argv=argv, why="hand over weights", stdin=f"{secret}\n", timeout_s=None)
     thread = threading.Thread(target=_run, args=(giver, serve), daemon=True)

@@ -56,29 +56,30 @@ def pull(host: Host, command: Pull, progress: Progress) -> None:
     shards.check(host, command.folder)
 
 
+Come = Callable[[Offered], str]
+"""Brings a file and returns where it was staged; nothing when it is at its `.part`."""
+
+
 @dataclass
 class _Work:
     host: Host
     want: Pull
     progress: Progress
     have: dict[str, float] = field(default_factory=dict)  # bytes that are there, by file
-    far: set[str] = field(default_factory=set)  # what the box nearby does not give
+    refused: set[str] = field(default_factory=set)  # came damaged, or from nearby not at all
     stop: threading.Event = field(default_factory=threading.Event)
 
     def by_aria2(self) -> None:
-        small = [file for file in self.want.files if not file.sha256]
-        large = [file for file in self.want.files if file.sha256]
-        for file in small:
-            self._bring(file, self._small, staged=True)
-        if large:
-            with aria2.daemon(self.host, self.want.folder, self.stop) as daemon:
-                self._together(large, lambda file: self._large(file, daemon), staged=False)
+        with aria2.daemon(self.host, self.want.folder, self.stop) as daemon:
+            self._together(
+                lambda file: self._large(file, daemon) if file.sha256 else self._small(file)
+            )
 
     def by_hub(self) -> None:
         """Files arrive whole before they are checked; what was whole stays for the next try."""
         with self._watched():
             self._download(self.want.files)
-        self._together(self.want.files, self._again_by_hub, staged=True)
+        self._together(self._staged)
 
     @property
     def staging(self) -> str:
@@ -88,13 +89,12 @@ class _Work:
         argv = ("sh", "-c", script, "sh", *words)
         return self.host.run(Run(argv=argv, why=self.want.why, timeout_s=None))
 
-    def _together(
-        self, files: Sequence[Offered], come: Callable[[Offered], None], *, staged: bool
-    ) -> None:
-        """Several at once. The first that fails ends the others."""
+    def _together(self, come: Come) -> None:
+        """Several at once, small ones first. The first that fails ends the others."""
         pool = ThreadPoolExecutor(aria2.FILES)
+        files = sorted(self.want.files, key=lambda file: file.sha256 is not None)
         try:
-            left = {pool.submit(self._bring, file, come, staged=staged) for file in files}
+            left = {pool.submit(self._bring, file, come) for file in files}
             while left:
                 ended, left = wait(left, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
                 self.progress(sum(self.have.values()), self.want.size)
@@ -104,37 +104,42 @@ class _Work:
             self.stop.set()
             pool.shutdown(cancel_futures=True)
 
-    def _bring(self, file: Offered, come: Callable[[Offered], None], *, staged: bool) -> None:
+    def _bring(self, file: Offered, come: Come) -> None:
         """Twice, if it must be: the part of an earlier run may be damaged by no fault of this."""
         path = f"{self.want.folder}/{file.name}"
-        where = f"{self.staging}/{file.name}" if staged else ""
         for _ in range(2):
-            come(file)
             sums = (file.sha256 or "", str(file.size or ""), file.blob or "")
-            said = self.sh(_SETTLE, where, path, *sums)
+            said = self.sh(_SETTLE, come(file), path, *sums)
             if said.code != _DAMAGED:
                 break
-            self.far.add(file.name)
+            self.refused.add(file.name)
         if not said.ok:
             raise self._not_settled(file, said)
         self._note(file, path, said.stdout)
         self.have[file.name] = file.size or 0
 
-    def _small(self, file: Offered) -> None:
+    def _small(self, file: Offered) -> str:
         """From the hub itself, with the token if there is one."""
         path = f"{self.staging}/{file.name}"
         self.host.apply(Fetch(url=self._url(file), path=path, why=self.want.why, size=file.size))
+        return path
 
-    def _large(self, file: Offered, daemon: aria2.Daemon) -> None:
+    def _staged(self, file: Offered) -> str:
+        if file.name in self.refused:
+            self._download([file])
+        return f"{self.staging}/{file.name}"
+
+    def _large(self, file: Offered, daemon: aria2.Daemon) -> str:
         """A signed address that ran out, or a server that stalls: the hub gives a new one."""
         tries = 0
         while True:
             before = self.have.get(file.name, 0)
             try:
                 part = f"{file.name}.part"
-                return daemon.get(self._where(file), part, partial(self._tell, file.name))
+                daemon.get(self._where(file), part, partial(self._tell, file.name))
+                return ""
             except Again as error:
-                self.far.add(file.name)
+                self.refused.add(file.name)
                 tries = 0 if self.have.get(file.name, 0) > before else tries + 1
                 if tries == TRIES:
                     raise self._given_up(file, error) from None
@@ -144,7 +149,7 @@ class _Work:
                     raise aria2.Stopped from None
 
     def _where(self, file: Offered) -> str:
-        if self.want.near and file.name not in self.far:
+        if self.want.near and file.name not in self.refused:
             return f"{self.want.near}/{quote(file.name)}"
         return hub.location(self._url(file))
 
@@ -167,12 +172,6 @@ class _Work:
         said = self.host.run(Run(argv=argv, why=self.want.why, stdin=text, timeout_s=None))
         if not said.ok:
             raise self._hub_failed(said)
-
-    def _again_by_hub(self, file: Offered) -> None:
-        """Nothing to do for a file that has just come; one that was refused comes once more."""
-        if file.name in self.have:
-            self._download([file])
-        self.have[file.name] = 0
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

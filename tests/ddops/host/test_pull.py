@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import re
 import shutil
 import time
@@ -95,6 +96,18 @@ def test_two_never_write_to_one_folder(world: World, monkeypatch: pytest.MonkeyP
     with pytest.raises(WeightsError, match=r"another download to .* is at work"):
         world.pull()
     os.close(held)
+    world.pull()
+    world.assert_there()
+
+
+def test_a_port_that_another_program_has_is_left_to_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aria2, "_ENDS_S", 0)
+    monkeypatch.setattr(aria2, "_START_S", 1.0)
+    taken = int(world.store.url.rsplit(":", 1)[1])
+    ports = iter([taken, *random.sample(aria2.PORTS, 9)])
+    monkeypatch.setattr("ddops.host.aria2.secrets.choice", lambda _: next(ports))
     world.pull()
     world.assert_there()
 
