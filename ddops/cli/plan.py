@@ -65,6 +65,8 @@ def as_data(planned: Plan) -> dict[str, Any]:
         "takes_s": planned.takes_s,
         "unit_sha256": planned.rendered.unit_sha256,
         "arguments": [argument.model_dump() for argument in planned.rendered.advised.arguments],
+        "overridden": [one.model_dump() for one in planned.rendered.advised.advice.overridden],
+        "notes": [one.model_dump() for one in planned.rendered.advised.advice.notes],
     }
 
 
@@ -76,7 +78,10 @@ def draw(planned: Plan, place: Place, *, arguments: bool) -> RenderableType:
         given = planned.rendered.advised.arguments
         rows = [(f"{a.flag} {_short(a.value, place)}".strip(), a.why) for a in given]
         parts += ["", table(("engine argument", "why"), rows)]
-    return Group(*parts)
+    advice = planned.rendered.advised.advice
+    notes = [f"overridden: rule `{one.rule}`: {one.why}" for one in advice.overridden]
+    notes += [f"note: {one.why}" for one in advice.notes]
+    return Group(*parts, *(["", *notes] if notes else []))
 
 
 def show_commands(out: Output, commands: Sequence[Command], place: Place) -> None:

@@ -30,6 +30,8 @@ def test_a_forbidden_wish_is_explained_too(machine: Machine) -> None:
 def test_an_override_goes_on_and_is_recorded_with_the_deployment(machine: Machine) -> None:
     machine.inventory(gpus=2)
     overrides = ("--override", "ddtree-one-gpu", "--override", "gpus-as-wished")
+    planned = machine.ddops("plan", "stand", *overrides)
+    assert "overridden: rule `ddtree-one-gpu`: the bundled engine runs on one GPU" in planned.stdout
     done = machine.ddops("deploy", "stand", "--yes", *overrides)
     assert done.returncode == 0, done.stderr
     kept = json.loads((machine.box_home / "generations.json").read_text("utf-8"))["kept"]
