@@ -68,6 +68,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, metavar="S", help="stop at a checkpoint after S")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
+    parser.add_argument("--eager", action="store_true", help="on CUDA too: compile nothing")
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads; default all cores")
 
 
@@ -106,7 +107,9 @@ def _train(recipe: Recipe, given: argparse.Namespace, texts: Texts) -> int:
     use_threads(config)
     device = resolve_device(config)
     dtype = resolve_dtype(config, device)
-    train(recipe, texts, Place(given.out, device, dtype, given.seconds, _say))
+    compiled = device.type == "cuda" and not given.eager
+    place = Place(given.out, device, dtype, given.seconds, compiled, _say)
+    train(recipe, texts, place)
     return DONE
 
 

@@ -93,7 +93,7 @@ class Gatherer:
         for offset, prompt, length in zip(
             corpus.offsets, corpus.prompts, corpus.lengths, strict=True
         ):
-            loops.append(in_loop(corpus.tokens[offset : offset + length].cpu(), prompt).tolist())
+            loops.append(in_loop(corpus.tokens[offset : offset + length].tolist(), prompt))
         return HeldOut(corpus, kinds, loops)
 
     def chats(self, number: int, count: int) -> list[str]:

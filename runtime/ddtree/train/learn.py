@@ -42,12 +42,14 @@ class Seen:
 class Learner:
     """The weights, their running average, and how to take a step."""
 
-    def __init__(self, net: DrafterNet, frozen: Frozen, recipe: Recipe) -> None:
+    def __init__(
+        self, net: DrafterNet, frozen: Frozen, recipe: Recipe, *, compiled: bool = False
+    ) -> None:
         self.net, self.frozen, self.recipe = net, frozen, recipe
         self.device = frozen.head.device
         self.average = {name: p.detach().clone() for name, p in net.named_parameters()}
-        self.compiled = self.device.type == "cuda"
-        if self.compiled:
+        self.compiled = compiled
+        if compiled:
             for layer in net.layers:
                 layer.compile()
 
@@ -122,7 +124,8 @@ class Learner:
             weight=weight.flatten(),
             soft=self.recipe.soft,
         )
-        loss, right = head_loss(hidden[:, :, 1:].flatten(0, 2), self.frozen.head, lesson)
+        drafted = hidden[:, :, 1:].flatten(0, 2)
+        loss, right = head_loss(drafted, self.frozen.head, lesson, compiled=self.compiled)
         hits = (right.view_as(known) & known).sum((0, 1))
         return loss, hits / known.sum((0, 1))
 

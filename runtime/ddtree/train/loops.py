@@ -41,11 +41,13 @@ class LoopWatch:
         return repeated
 
 
-def in_loop(tokens: torch.Tensor, prompt: int) -> torch.Tensor:
-    """Which positions of one sequence [T] lie in a loop: [T] bool."""
-    watch = LoopWatch(1, len(tokens), tokens.device)
-    watch.admit(torch.zeros(1, dtype=torch.int64), torch.tensor([prompt]))
-    flags = torch.zeros(len(tokens), dtype=torch.bool)
-    for at in range(prompt, len(tokens)):
-        flags[at] = watch.add(tokens.unsqueeze(0), torch.tensor([at]))[0]
+def in_loop(tokens: list[int], begin: int) -> list[bool]:
+    """Which positions of one sequence lie in a loop; grams before position `begin` do not count."""
+    seen: set[tuple[int, ...]] = set()
+    flags = []
+    for end in range(1, len(tokens) + 1):
+        gram = tuple(tokens[end - GRAM : end]) if end - GRAM >= begin else None
+        flags.append(gram is not None and gram in seen)
+        if gram is not None:
+            seen.add(gram)
     return flags

@@ -6,13 +6,18 @@ are had at once and no logits are kept: at 49152 tokens a step's would be 6 GB.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-CHUNK = 4096  # positions
+CHUNK = 4096  # positions at most
+
+Judged = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+Judge = Callable[..., Judged]
 
 
 @dataclass(frozen=True)
@@ -26,11 +31,40 @@ class Lesson:
 
 
 def head_loss(
-    hidden: torch.Tensor, head: torch.Tensor, lesson: Lesson
+    hidden: torch.Tensor, head: torch.Tensor, lesson: Lesson, *, compiled: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The weighted mean loss of hidden [N, H] under head [V, H], and whether each was right [N]."""
-    loss, right = _HeadLoss.apply(hidden, head, lesson)  # type: ignore[no-untyped-call]
+    work = _compiled() if compiled else judge
+    loss, right = _HeadLoss.apply(hidden, head, lesson, work)  # type: ignore[no-untyped-call]
     return loss, right
+
+
+def judge(
+    hidden: torch.Tensor,  # [n, H]
+    head: torch.Tensor,  # [V, H]
+    tokens: torch.Tensor,  # [n]
+    theirs: torch.Tensor,  # [n, H], the target's hidden
+    share: torch.Tensor,  # [n] float32, of the mean
+    soft: float,
+) -> Judged:
+    """Loss, gradient in hidden [n, H], and whether the best token was right [n], of one chunk."""
+    logits = functional.linear(hidden.to(head.dtype), head).float()
+    log_q = logits.log_softmax(-1)
+    log_p = functional.linear(theirs.to(head.dtype), head).float().log_softmax(-1)
+    p = log_p.exp()
+    hard = -log_q.gather(1, tokens.unsqueeze(1))[:, 0]
+    far = (p * (log_p - log_q)).sum(-1)
+    loss = (((1 - soft) * hard + soft * far) * share).sum()
+    error = (log_q.exp() - soft * p) * share.unsqueeze(1)
+    pull = functional.linear(error.to(head.dtype), head.T).float()
+    gradient = pull - ((1 - soft) * share).unsqueeze(1) * head[tokens].float()
+    return loss, gradient, logits.argmax(-1) == tokens
+
+
+@cache
+def _compiled() -> Judge:
+    work: Judge = torch.compile(judge)
+    return work
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -40,37 +74,25 @@ class _HeadLoss(torch.autograd.Function):
         hidden: torch.Tensor,
         head: torch.Tensor,
         lesson: Lesson,
+        work: Judge,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        gradient = torch.empty_like(hidden)
-        right = torch.empty(len(hidden), dtype=torch.bool, device=hidden.device)
-        total = torch.zeros((), device=hidden.device)
         share = lesson.weight / lesson.weight.sum().clamp(min=1e-9)
-        for at in range(0, len(hidden), CHUNK):
-            part = slice(at, at + CHUNK)
-            logits = functional.linear(hidden[part].to(head.dtype), head).float()
-            right[part] = logits.argmax(-1) == lesson.tokens[part]
-            wanted, entropy = _wanted(lesson, part, head)
-            log_q = logits.log_softmax(-1)
-            each = -(wanted * log_q).sum(-1) - lesson.soft * entropy
-            total += (each * share[part]).sum()
-            error = (log_q.exp_() - wanted) * share[part].unsqueeze(1)
-            gradient[part] = functional.linear(error.to(head.dtype), head.T).to(gradient.dtype)
-        ctx.save_for_backward(gradient)
+        count = -(-len(hidden) // CHUNK)  # chunks of one size, so that one compilation serves all
+        columns = (hidden, lesson.tokens, lesson.hidden, share)
+        parts = zip(*(torch.tensor_split(column, count) for column in columns), strict=True)
+        losses, gradients, rights = zip(
+            *(
+                work(h, head, tokens, theirs, part, lesson.soft)
+                for h, tokens, theirs, part in parts
+            ),
+            strict=True,
+        )
+        ctx.save_for_backward(torch.cat(gradients).to(hidden.dtype))
+        right = torch.cat(rights)
         ctx.mark_non_differentiable(right)
-        return total, right
+        return torch.stack(losses).sum(), right
 
     @staticmethod
     def backward(ctx: Any, scale: torch.Tensor, _: torch.Tensor) -> Any:  # noqa: ANN401
         (gradient,) = ctx.saved_tensors
-        return gradient * scale, None, None
-
-
-def _wanted(lesson: Lesson, part: slice, head: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The distribution to learn [n, V], and the entropy [n] of the soft one in it."""
-    logits = functional.linear(lesson.hidden[part].to(head.dtype), head).float()
-    log_p = logits.log_softmax(-1)
-    p = log_p.exp()
-    entropy = -(p * log_p).sum(-1)
-    wanted = p * lesson.soft
-    hard = torch.full_like(wanted[:, :1], 1 - lesson.soft)
-    return wanted.scatter_add_(1, lesson.tokens[part].unsqueeze(1), hard), entropy
+        return gradient * scale, None, None, None

@@ -124,7 +124,8 @@ class Rollout:
         fresh = [row for row in free if self.held[row] is not None]
         warm = [row for row, held in enumerate(self.held) if held is not None and held.temperature]
         self.warm = torch.tensor(warm, dtype=torch.int64, device=self.start.device)
-        size = max(1, PREFILL // self.limits.longest)
+        longest = max((len(held.prompt) for held in self.held if held is not None), default=1)
+        size = max(1, PREFILL // longest)
         for at in range(0, len(fresh), size):
             self._prefill(fresh[at : at + size])
 

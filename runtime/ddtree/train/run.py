@@ -48,6 +48,7 @@ class Place:
     device: torch.device
     dtype: torch.dtype  # of the target
     seconds: float | None = None  # stop at the first checkpoint after so many
+    compiled: bool = False  # kernels made by torch.compile, which CUDA needs to be quick
     say: Callable[[str], None] = print
 
 
@@ -103,7 +104,7 @@ class Run:
         self.shape = drafter_shape(recipe, checkpoint.shape)
         self.gatherer = Gatherer(self.target, texts, recipe, self.shape.target_layer_ids)
         net = DrafterNet(self.shape, place.device)
-        self.learner = Learner(net, Frozen(embedding, head), recipe)
+        self.learner = Learner(net, Frozen(embedding, head), recipe, compiled=place.compiled)
 
     def go(self) -> bool:
         recipe = self.recipe

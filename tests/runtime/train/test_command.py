@@ -60,10 +60,10 @@ def test_a_model_that_is_not_there_ends_with_3(
 
 SMOKE = {
     "rounds": 1,
-    "tokens": 4000,
+    "tokens": 2000,
     "rows": 24,
     "prompt_tokens": 96,
-    "answer_tokens": 48,
+    "answer_tokens": 24,
     "layers": 1,
     "block_size": 8,
     "steps": 40,

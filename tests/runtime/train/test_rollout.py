@@ -63,10 +63,9 @@ def test_an_answer_that_repeats_itself_is_cut_before_the_repetition(target: Llam
     for one in asked:
         whole = greedy(target, one.prompt)
         # the first token of an answer is the prefill's, which is not watched
-        flags = in_loop(torch.tensor(whole), 1)
-        first = flags.nonzero()[:, 0].tolist()
-        kept = first[0] + 1 - GRAM if first else len(whole)
-        looping += bool(first)
+        flags = in_loop(whole, 1)
+        kept = flags.index(True) + 1 - GRAM if any(flags) else len(whole)
+        looping += any(flags)
         assert found[tuple(one.prompt)] == whole[:kept]
     assert looping >= 3
 

@@ -78,4 +78,4 @@ def recipe(model: Path, **changes: Any) -> Recipe:
 
 
 def place(out: Path, said: list[str], seconds: float | None = None) -> Place:
-    return Place(out, torch.device("cpu"), torch.float32, seconds, said.append)
+    return Place(out, torch.device("cpu"), torch.float32, seconds, say=said.append)
