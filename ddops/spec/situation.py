@@ -17,6 +17,10 @@ class Situation(Word):
     engine: EngineName
     mode: Mode
     budget: int
+    adaptive: bool
+    device: Literal["auto", "cpu", "cuda"]
+    threads: int | None
+    kv_tokens: int | None
     graphs: bool
     parallel: Literal["auto", "tp", "ep"]
     nvls: Literal["auto", "on", "off"]

@@ -232,3 +232,23 @@ def test_between_boxes_the_parallelism_must_be_said_and_ddtree_stays_on_one() ->
     assert "between 2 boxes it is not known" in said
     said = refused(advised("h200", box_of("h200", node=node), version="0.1.0"))
     assert "rule `ddtree-one-box`" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "rule"),
+    [
+        ("sglang", {"decoding": {"adaptive": True}}, "adaptive-is-ddtree"),
+        ("sglang", {"device": "cpu"}, "device-is-gpu"),
+        ("sglang", {"threads": 2}, "threads-are-ddtree"),
+        ("vllm", {"limits": limits(kv_tokens=4096)}, "vllm-sizes-its-cache"),
+    ],
+)
+def test_a_key_the_engine_would_pass_over_is_refused(
+    name: str, changes: dict[str, Any], rule: str
+) -> None:
+    engine = VLLM if name == "vllm" else PATCHED
+    decoding = {"mode": "chain" if name == "vllm" else "ddtree", **changes.pop("decoding", {})}
+    said = refused(
+        advised("b300", box_of("b300", engine=name, decoding=decoding, **changes), **engine)
+    )
+    assert f"rule `{rule}`" in said
