@@ -129,9 +129,10 @@ class TinyDrafter:
         return self.layer.forward(x, pool, 0, plans[0])
 
 
-def tiny_engine(config: EngineConfig, *, lag: Literal[0, 1] = 0) -> Engine:
-    """A started engine on the tiny pair."""
+def tiny_engine(config: EngineConfig, *, lag: Literal[0, 1] = 0, start: bool = True) -> Engine:
+    """An engine on the tiny pair, started or to be."""
     drafter = TinyDrafter() if config.drafter == "tiny" else None
     engine = build(config, Models(TinyTarget(), drafter), lag=lag)
-    engine.start()
+    if start:
+        engine.start()
     return engine

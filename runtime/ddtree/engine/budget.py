@@ -71,7 +71,7 @@ class StepTimes:
 
 
 class BudgetChooser:
-    """`choose` before a step; `promised`, `accepted` and `took` after it.
+    """`choose` before a step; `promised`, `accepted` and `times.learn` after it.
 
     Rows are those of the engine's state. What is known of a row's trees is kept until `welcome`.
     """

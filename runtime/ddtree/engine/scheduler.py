@@ -74,7 +74,7 @@ class Scheduler:
         raw = list[Sequence]()
         for sequence in self.running:
             (decode if sequence.prefilled else raw).append(sequence)
-        chunks = self._chunks(self._due(raw)) if raw else []
+        chunks = self._chunks(raw) if raw else []
         if self._grow():  # some lost their row
             decode = [sequence for sequence in decode if sequence.row is not None]
             chunks = [chunk for chunk in chunks if chunk.sequence.row is not None]
@@ -153,29 +153,26 @@ class Scheduler:
             sequence.reused += tokens
             self.reused += tokens
 
-    def _chunks(self, due: list[Sequence]) -> list[Chunk]:
-        """Share the step's tokens: whoever fits into an equal part, then in order of arrival."""
-        left = self.capacity.prefill_chunk
-        rest = {sequence: sequence.prefill_end - sequence.cached for sequence in due}
-        short = [sequence for sequence in due if rest[sequence] * len(due) <= left]
-        ends = dict[Sequence, int]()
-        for sequence in dict.fromkeys([*short, *due]):
-            taken = min(left, rest[sequence])
-            ends[sequence] = sequence.cached + taken
-            left -= taken
-        return [Chunk(s, s.cached, ends[s]) for s in due if ends[s] > s.cached]
+    def _chunks(self, raw: list[Sequence]) -> list[Chunk]:
+        """Share the step's tokens: whoever fits into an equal part, then in order of arrival.
 
-    def _due(self, raw: list[Sequence]) -> list[Sequence]:
-        """Those to prefill, in order of arrival, but for those who wait for another's block."""
-        size = self.capacity.page_size
-        due, coming = [], set[bytes]()
+        Nobody computes a block that another one begins in the same step: the next step finds it.
+        """
+        size, left = self.capacity.page_size, self.capacity.prefill_chunk
         for sequence in raw:
             self._reuse(sequence)
-            if sequence.prefilled or not coming.isdisjoint(self._wanted(sequence)[:1]):
-                continue
-            due.append(sequence)
-            coming.update(sequence.keys[sequence.cached // size :][:1])
-        return due
+        due = [sequence for sequence in raw if not sequence.prefilled]
+        rest = {sequence: sequence.prefill_end - sequence.cached for sequence in due}
+        short = [sequence for sequence in due if rest[sequence] * len(due) <= left]
+        ends, begun = dict[Sequence, int](), set[bytes]()
+        for sequence in dict.fromkeys([*short, *due]):
+            if left and begun.isdisjoint(self._wanted(sequence)[:1]):
+                taken = min(left, rest[sequence])
+                ends[sequence] = sequence.cached + taken
+                left -= taken
+                block = sequence.cached // size
+                begun.update(sequence.keys[block : block + 1])
+        return [Chunk(s, s.cached, ends[s]) for s in due if s in ends]
 
     def _grow(self) -> bool:
         """Every sequence gets the pages of its next step; the latest give way: did any?"""

@@ -120,6 +120,16 @@ def test_a_seed_gives_the_same_tokens_at_every_budget(mode: Mode, budget: int) -
     assert tokens_of(config(mode, budget, "tiny"), hot) == tokens_of(config(), hot)
 
 
+def test_an_adaptive_engine_learns_what_its_steps_take(greedy: list[list[int]]) -> None:
+    with running(config("ddtree", 12, "tiny", adaptive=True), lag=1) as engine:
+        answers = ask(engine, requests())
+        chooser = engine._runner.chooser
+    assert [answer.tokens for answer in answers] == greedy
+    assert chooser is not None
+    assert chooser.times.served.sum() > 10
+    assert 0 < chooser.times.at(1)[0].min() < 1
+
+
 @pytest.mark.parametrize("narrow", [{"top_k": 1}, {"min_p": 1.0}, {"top_p": 1e-9}], ids=str)
 def test_one_token_left_to_choose_from_is_the_greedy_one(
     greedy: list[list[int]], narrow: dict[str, float]

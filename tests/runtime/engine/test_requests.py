@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Literal
 
 import pytest
 import torch
 
 from ddtree.config import Mode
-from ddtree.core.sequence import Finish, Request
+from ddtree.core.sequence import Finish, Output, Request
 from ddtree.engine.errors import RequestError
 from tests.runtime.engine.asking import PROMPTS, Answer, ask, config, requests, running, tokens_of
 from tests.runtime.tiny import VOCAB, TinyTarget, tiny_engine
@@ -105,6 +106,24 @@ def test_nan_logits_end_that_request_alone_and_its_pages_serve_the_next(
     assert "not finite" in (bad.outputs[-1].error or "")
     assert 0 not in greedy[0][:8]
     assert good.tokens == greedy[0][:8]
+
+
+def test_a_listener_of_steps_hears_after_the_outputs_of_each(greedy: list[list[int]]) -> None:
+    engine, heard = tiny_engine(config(), start=False), list[str]()
+    engine.on_step = lambda: heard.append("step") if heard[-1:] != ["step"] else None
+    done = threading.Event()
+
+    def on_output(output: Output) -> None:
+        heard.append(output.request_id)
+        if output.finish is not None and output.request_id == "b":
+            done.set()
+
+    for name in "ab":
+        engine.submit(Request(name, PROMPTS[0], 5 if name == "a" else 6), on_output)
+    engine.start()
+    assert done.wait(30)
+    engine.stop(drain=True, timeout_s=5)
+    assert heard == [*["a", "b", "step"] * 5, "b", "step"]
 
 
 def test_a_broken_model_tells_every_client(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,18 @@ def test_choices_of_one_prompt_prefill_it_once_and_its_last_token_each() -> None
     scheduler.check_integrity()
 
 
+def test_nobody_waits_for_a_block_that_is_not_being_prefilled() -> None:
+    scheduler = Scheduler(_capacity(200, chunk=12))
+    first, like_short = _sequence("first", 90, first=100), _sequence("like short", 200)
+    short = _sequence("short", 4)
+    for sequence in (first, like_short, short):
+        scheduler.add(sequence)
+    assert _spans(_perform(scheduler)) == [(first, 0, 8), (short, 0, 4)]
+    assert like_short.cached == 0
+    assert short in _perform(scheduler).decode
+    assert like_short.cached == like_short.reused == 4
+
+
 def test_without_the_prefix_cache_every_prompt_is_its_own() -> None:
     scheduler = Scheduler(replace(_capacity(100), prefix_cache=False))
     for i in range(2):
