@@ -139,7 +139,7 @@ def _accepted(
 def _marginals(head: torch.Tensor, hidden: torch.Tensor, width: int) -> Marginals:
     """Of hidden [B, A, D, H], with B A rows; a sequence's logits at a time."""
     tokens, logprobs = [], []
-    for states in hidden:
+    for states in hidden.contiguous():  # a gap between rows makes a slow product of it
         logits = functional.linear(states.to(head.dtype), head).float()  # [A, D, V]
         top = logits.topk(min(width, logits.shape[-1]), dim=-1)
         tokens.append(top.indices)

@@ -53,7 +53,7 @@ def untrained(done: Done, out: Path) -> Run:
 
 def test_the_loss_falls_and_held_out_accept_rises(done: Done, tmp_path: Path) -> None:
     losses = [note["loss"] for note in done.notes("steps")]
-    assert losses[-1] < 0.7 * losses[0]
+    assert losses[-1] < 0.85 * losses[0]
     fresh = untrained(done, tmp_path / "fresh")
     held = fresh.gatherer.held_out()
     fresh._restore(held)

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from safetensors.torch import save_file
 
+from ddtree.config import ModelShape
+from ddtree.models.folder import SINGLE
+from ddtree.models.llama import target_shapes
+from ddtree.models.source import CONFIG
 from ddtree.train.recipe import Recipe
 from ddtree.train.run import Place
+from tests.runtime.models.tensors import random_tensors
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 40,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "max_position_embeddings": 512,
-    "initializer_range": 0.3,
-    "tie_word_embeddings": False,
-}
+SHAPE = ModelShape(
+    family="llama",
+    vocab_size=40,
+    hidden_size=32,
+    intermediate_size=48,
+    num_layers=3,
+    num_heads=2,
+    num_kv_heads=1,
+    head_dim=16,
+    rms_norm_eps=1e-6,
+    rope_theta=1e4,
+    max_positions=512,
+    tied_embeddings=False,
+)
 MASK, END = 0, 39
 CALM = 0.01
 
@@ -42,15 +51,27 @@ class Letters:
         return f"<{user}>"
 
 
-def write_target(folder: Path, seed: int = 0) -> Path:
+def write_target(folder: Path, shape: ModelShape = SHAPE) -> Path:
     """Its next token depends on the last one above all, so that there is something to learn."""
-    torch.manual_seed(seed)
-    model = LlamaForCausalLM(LlamaConfig(**SIZES))
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if name.endswith(("o_proj.weight", "down_proj.weight")):
-                weight.mul_(CALM)
-    model.save_pretrained(folder)
+    tensors = random_tensors(target_shapes(shape), seed=0).tensors
+    for name, weight in tensors.items():
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            weight.mul_(CALM)
+    folder.mkdir(exist_ok=True)
+    save_file(tensors, folder / SINGLE)
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": shape.vocab_size,
+        "hidden_size": shape.hidden_size,
+        "intermediate_size": shape.intermediate_size,
+        "num_hidden_layers": shape.num_layers,
+        "num_attention_heads": shape.num_heads,
+        "num_key_value_heads": shape.num_kv_heads,
+        "head_dim": shape.head_dim,
+        "rms_norm_eps": shape.rms_norm_eps,
+        "max_position_embeddings": shape.max_positions,
+    }
+    (folder / CONFIG).write_text(json.dumps(config))
     return folder
 
 
