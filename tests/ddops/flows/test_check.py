@@ -69,3 +69,13 @@ def test_clocks_are_compared_by_the_middle_of_the_question() -> None:
     said = Local().run(clock.COMMAND).stdout
     now = float(said.split()[0])
     assert abs(clock.parse(said, asked=now, answered=now).ahead_s) < 1e-3
+
+
+def test_a_wish_that_a_rule_forbids_does_not_fit(machine: Machine) -> None:
+    machine.inventory(gpus=2)
+    done = machine.ddops("check", "stand", "--json")
+    assert done.returncode == 5
+    (said,) = [one for one in json.loads(done.stdout) if one["subject"] == "rules"]
+    assert said["state"] == "fail"
+    assert "the wish breaks rule `" in said["said"]
+    assert "--override" in said["fix"]
