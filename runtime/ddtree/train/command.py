@@ -16,7 +16,7 @@ from typing import Any
 from ddtree.train.prompts import Texts
 from ddtree.train.recipe import Recipe, from_values
 
-DONE, BAD_ARGUMENTS, CANNOT_LOAD, OUT_OF_MEMORY, INTERRUPTED = 0, 2, 3, 4, 130
+DONE, FAILED, BAD_ARGUMENTS, CANNOT_LOAD, OUT_OF_MEMORY, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 HELP = {
     "model": "the target: a GGUF file, or a folder with config.json and safetensors",
@@ -88,6 +88,8 @@ def run(given: argparse.Namespace, texts_of: Callable[[str], Texts]) -> int:
         )
     except ValueError as error:
         return _fail(f"error: {error}", BAD_ARGUMENTS)
+    except ArithmeticError as error:
+        return _fail(f"error: {error}\n\nhint: begin anew with a lower `--rate`", FAILED)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "out of memory" not in str(error):
             raise

@@ -31,6 +31,8 @@ class Gatherer:
     ) -> None:
         self.target, self.texts, self.recipe, self.layers = target, texts, recipe, layers
         self.frame: Frame = prompts.frame_of(texts)
+        if (least := len(self._tokens("?"))) > recipe.prompt_tokens:
+            raise ValueError(f"prompt_tokens {recipe.prompt_tokens}: the shortest chat has {least}")
         self._chats: dict[str, None] = {}  # held-out ones, never trained on
 
     def round(self, number: int) -> Corpus:
@@ -49,7 +51,7 @@ class Gatherer:
         }
         asked = prompts.mixed(sources, shares, mixed_seed(recipe.seed, number))
         warm_every = round(1 / recipe.warm_share) if recipe.warm_share else 0
-        rollout = self._rollout(number, stop_at_loops=True)
+        rollout = self._rollout(number, recipe.rows, stop_at_loops=True)
 
         def wanted() -> Iterator[Wanted]:
             for i, text in enumerate(asked):
@@ -79,7 +81,7 @@ class Gatherer:
         self._chats = dict.fromkeys(asked["chat"])
         pairs = [(kind, self._tokens(text)) for kind, texts in asked.items() for text in texts]
         pairs = [(kind, tokens) for kind, tokens in pairs if len(tokens) <= recipe.prompt_tokens]
-        rollout = self._rollout(HELD_OUT_ROUND, stop_at_loops=False)
+        rollout = self._rollout(HELD_OUT_ROUND, len(pairs), stop_at_loops=False)
         wanted = [Wanted(tokens, recipe.answer_tokens) for _, tokens in pairs]
         kind_of = {id(one): kind for one, (kind, _) in zip(wanted, pairs, strict=True)}
         corpus: Corpus | None = None
@@ -99,7 +101,8 @@ class Gatherer:
     def chats(self, number: int, count: int) -> list[str]:
         """What the target itself would ask: it goes on where a user begins to speak."""
         before = self.texts.encode(self.frame.before)
-        limits = Limits(self.recipe.rows, len(before) + USER_TOKENS, self.texts.ends, False)
+        rows = min(self.recipe.rows, 2 * count)
+        limits = Limits(rows, len(before) + USER_TOKENS, self.texts.ends, stop_at_loops=False)
         seed = mixed_seed(self.recipe.seed, number, 1)
         rollout = Rollout(self.target, limits, (), seed)
         heat = cycle(USER_HEAT)
@@ -113,14 +116,17 @@ class Gatherer:
                         found.setdefault(text)
             if len(found) >= count:
                 break
+        if not found:
+            raise ValueError("the target never ends a user's turn: it cannot write chats")
         return list(islice(found, count))
 
     def _tokens(self, user: str) -> list[int]:
         return self.texts.encode(self.texts.render(user))
 
-    def _rollout(self, number: int, *, stop_at_loops: bool) -> Rollout:
+    def _rollout(self, number: int, rows: int, *, stop_at_loops: bool) -> Rollout:
         recipe = self.recipe
-        limits = Limits(recipe.rows, recipe.longest, self.texts.ends, stop_at_loops)
+        rows = min(rows, recipe.rows)
+        limits = Limits(rows, recipe.longest, self.texts.ends, stop_at_loops)
         return Rollout(self.target, limits, self.layers, mixed_seed(recipe.seed, number))
 
     def _corpus(self, capacity: int, rollout: Rollout) -> Corpus:

@@ -22,6 +22,10 @@ BETAS = (0.9, 0.95)
 FLEX_BLOCK = 128  # a sparse mask is cut in squares of this
 
 
+class DivergedError(ArithmeticError):
+    """Nothing can be learnt from here on; the last checkpoint is sound."""
+
+
 @dataclass(frozen=True)
 class Frozen:
     """The target's own embedding and head, which the drafter borrows. Both [V, H]."""
@@ -74,9 +78,12 @@ class Learner:
             losses.append(loss)
             rights.append(right)
             if len(losses) == every or step == steps[-1]:
+                loss = torch.stack(losses).mean()
+                if not loss.isfinite():
+                    raise DivergedError(f"the loss is {float(loss)} at step {step + 1}")
                 means = torch.stack(rights).nanmean(0).tolist()
                 speed = len(losses) / (time.monotonic() - began)
-                tell(step + 1, Seen(float(torch.stack(losses).mean()), means, speed))
+                tell(step + 1, Seen(float(loss), means, speed))
                 losses, rights, began = [], [], time.monotonic()
 
     def _step(

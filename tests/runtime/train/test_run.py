@@ -19,6 +19,7 @@ from ddtree.models.load import load_drafter, load_target, open_drafter
 from ddtree.speculate.seam import Models
 from ddtree.train import learn, schedule, state
 from ddtree.train.held_out import evaluate
+from ddtree.train.learn import DivergedError
 from ddtree.train.recipe import Recipe
 from ddtree.train.run import GENERATED, RecipeError, Run, drafter_shape, legs, resumed, train
 from tests.runtime.models.session import CPU
@@ -158,6 +159,26 @@ def test_the_engine_commits_what_the_walk_promised(done: Done, tmp_path: Path) -
     engine.stop(drain=True, timeout_s=10)
     found = 1 + totals.accepted / totals.verify_steps
     assert found == pytest.approx(promised, rel=0.03)
+
+
+def test_a_loss_that_is_no_number_ends_the_run(done: Done, tmp_path: Path) -> None:
+    wild = replace(done.recipe, rate=1e30)
+    with pytest.raises(DivergedError, match="the loss is nan at step"):
+        train(wild, Letters(), place(tmp_path, []))
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_prompts_that_never_fit_are_said_at_once(done: Done, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="prompt_tokens 2: the shortest chat has 3"):
+        train(replace(done.recipe, prompt_tokens=2), Letters(), place(tmp_path, []))
+
+
+def test_a_target_that_cannot_play_the_user_is_refused(done: Done, tmp_path: Path) -> None:
+    class Endless(Letters):
+        ends: frozenset[int] = frozenset()
+
+    with pytest.raises(ValueError, match="never ends a user's turn"):
+        train(done.recipe, Endless(), place(tmp_path, []))
 
 
 def test_the_card_has_every_kind_and_mode(done: Done) -> None:
