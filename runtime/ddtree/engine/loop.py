@@ -15,10 +15,11 @@ import torch
 
 from ddtree.config import EngineConfig, ModelShape
 from ddtree.core.sequence import Finish, Output, Request, Sequence, Tally
+from ddtree.engine.admission import Limits, sequence_of
 from ddtree.engine.ending import keep
 from ddtree.engine.errors import RequestError
-from ddtree.engine.geometry import allowance, mode_of
-from ddtree.engine.runner import Committed, Runner
+from ddtree.engine.prefill import Committed, First
+from ddtree.engine.runner import Runner
 from ddtree.engine.scheduler import Scheduler
 from ddtree.engine.stats import EngineStats
 from ddtree.engine.stepper import Ticket
@@ -64,6 +65,7 @@ class Engine:
         self.on_step: OnStep = _nothing
         self._runner = runner
         self._scheduler = scheduler
+        self._limits = Limits(runner.depth, self.shape.vocab_size, scheduler.longest)
         self._inbox: queue.SimpleQueue[_Submit | _Abort | None] = queue.SimpleQueue()
         self._listeners: dict[str, OnOutput] = {}
         self._tally = Tally()
@@ -112,10 +114,7 @@ class Engine:
         """Queue a request. Raises RequestError when it can never be served."""
         if self._closing.is_set() or self.failure is not None:
             raise RequestError(self.failure or "the engine is shutting down", "engine")
-        check(request, self.config.context_length, self.shape.vocab_size)
-        if len(request.prompt) >= self._scheduler.longest:
-            raise RequestError("the prompt does not fit into the cache", "prompt")
-        sequence = self._sequence(request)
+        sequence = sequence_of(request, self.config, self._limits)
         with self._lock:
             self._queued += 1
         self._inbox.put(_Submit(sequence, on_output))
@@ -162,20 +161,27 @@ class Engine:
         if self._abandon.is_set():
             return False
         plan = self._scheduler.plan()
-        prefilled = self._runner.prefill(plan.chunks)
+        firsts = self._runner.prefill(plan.chunks)
         self._scheduler.written(plan.chunks)
-        for chunk, committed in zip(plan.chunks, prefilled, strict=True):
-            if committed is not None:
-                self._deliver(chunk.sequence, committed, speculative=False)
-        self.on_step()
+        if not self._runner.lag:
+            self._greet(firsts)
+        # behind a device nothing is read before the next step is launched: it never waits for us
         launched = self._launch(plan.decode)
         self._collect(self._in_flight)
+        if self._runner.lag:
+            self._greet(firsts)
         self._in_flight = launched
         if launched is not None and not (self._runner.lag and launched.may_wait):
             self._collect(launched)
             self._in_flight = None
         self.on_step()
         return True
+
+    def _greet(self, firsts: list[First]) -> None:
+        """Deliver the first tokens of prompts."""
+        for sequence, committed in self._runner.first_tokens(firsts):
+            self._deliver(sequence, committed, speculative=False)
+        self.on_step()
 
     def _launch(self, sequences: list[Sequence]) -> _InFlight | None:
         if not sequences:
@@ -209,20 +215,6 @@ class Engine:
                 sequence = self._scheduler.find(message.request_id)
                 if sequence is not None:
                     self._end(sequence, Output(message.request_id, (), finish=Finish.ABORT))
-
-    def _sequence(self, request: Request) -> Sequence:
-        asked = request.speculative
-        return Sequence(
-            request,
-            list(request.prompt),
-            end=min(
-                len(request.prompt) + request.max_tokens,
-                self.config.context_length,
-                self._scheduler.longest + 1,  # the last token needs no place
-            ),
-            limit=allowance(self.config, self._runner.depth, asked),
-            branches=mode_of(self.config, asked) == "ddtree",
-        )
 
     def _accept(self, message: _Submit) -> None:
         request = message.sequence.request
@@ -270,19 +262,6 @@ class Engine:
             listener(Output(request_id, (), finish=finish, error=self.failure))
         self._listeners.clear()
         self.on_step()
-
-
-def check(request: Request, context_length: int, vocab_size: int) -> None:
-    """Raise RequestError for a request that no schedule can serve."""
-    if not request.prompt:
-        raise RequestError("the prompt is empty", "prompt")
-    if len(request.prompt) >= context_length:
-        message = f"the prompt has {len(request.prompt)} tokens, the context holds {context_length}"
-        raise RequestError(message, "prompt")
-    if request.max_tokens < 1:
-        raise RequestError("max_tokens must be at least 1", "max_tokens")
-    if not all(0 <= token < vocab_size for token in request.prompt):
-        raise RequestError(f"the prompt has tokens outside 0..{vocab_size - 1}", "prompt")
 
 
 def _nothing() -> None:

@@ -8,6 +8,7 @@ import torch
 
 from ddtree.core.batch import Rows, Verdict
 from ddtree.core.sequence import Sequence
+from ddtree.engine.upload import upload
 
 INTS = ("start", "root", "seed", "top_k", "limit")
 FLOATS = ("temperature", "top_p", "min_p", "branch")
@@ -41,9 +42,9 @@ class RowState:
             )
             floats.append([said.temperature, said.top_p, said.min_p, branch])
             self.pages_known[row] = 0
-        news = self._tensor(ints).T  # [1 + len(INTS), B]
+        news = upload(ints, self.start.device).T  # [1 + len(INTS), B]
         self._ints.index_copy_(1, news[0], news[1:])
-        self._floats.index_copy_(1, news[0], self._tensor(floats).T)
+        self._floats.index_copy_(1, news[0], upload(floats, self.start.device).T)
         self.extend(sequences)
 
     def extend(self, sequences: list[Sequence]) -> None:
@@ -56,7 +57,7 @@ class RowState:
             places.extend(range(row * wide + known, row * wide + len(sequence.pages)))
             pages.extend(sequence.pages[known:])
         if pages:
-            news = self._tensor([places, pages])
+            news = upload([places, pages], self.start.device)
             self.page_table.view(-1).index_copy_(0, news[0], news[1])
 
     def view(self, index: torch.Tensor) -> Rows:
@@ -71,12 +72,6 @@ class RowState:
         real = index != self.padding_row
         self.start.index_add_(0, index, verdict.length * real)
         self.root.index_copy_(0, index, bonus)
-
-    def _tensor(self, values: list[int] | list[list[int]] | list[list[float]]) -> torch.Tensor:
-        news = torch.tensor(values)
-        if self.start.is_cuda:  # a copy from pageable memory would wait for the step
-            news = news.pin_memory()
-        return news.to(self.start.device, non_blocking=True)
 
 
 def _row(sequence: Sequence) -> int:

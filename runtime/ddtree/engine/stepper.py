@@ -16,6 +16,7 @@ import torch
 from ddtree.config import Mode
 from ddtree.core.batch import DraftTree
 from ddtree.engine.state import RowState
+from ddtree.engine.upload import upload
 from ddtree.ops.sample import Method
 from ddtree.speculate.seam import Models, Pools
 from ddtree.speculate.step import Stepped, StepShape, step
@@ -103,6 +104,7 @@ class _Captured:
     graph: torch.cuda.CUDAGraph
     index: torch.Tensor  # [B] int64, static input
     ticket: Ticket  # static output
+    rows: list[int]  # what `index` holds
 
 
 class Stepper:
@@ -125,7 +127,8 @@ class Stepper:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=pool):
                 ticket = self._eager(index, launch)
-            self._captured[bucket] = _Captured(graph, index, ticket)
+            held = [self.state.padding_row] * bucket.batch
+            self._captured[bucket] = _Captured(graph, index, ticket, held)
 
     def fits(self, launch: Launch) -> Bucket | None:
         """The smallest captured bucket that holds this step."""
@@ -143,8 +146,9 @@ class Stepper:
             return self._land(self._eager(index, launch), len(rows))
         captured = self._captured[bucket]
         padded = rows + [self.state.padding_row] * (bucket.batch - len(rows))
-        indices = torch.tensor(padded, dtype=torch.int64).pin_memory()
-        captured.index.copy_(indices, non_blocking=True)
+        if padded != captured.rows:
+            captured.rows[:] = padded
+            captured.index.copy_(upload(padded, self.device))
         captured.graph.replay()
         return self._land(captured.ticket, len(rows))
 

@@ -12,7 +12,8 @@ from scipy import stats
 from ddtree.config import EngineConfig, Mode
 from ddtree.core.sequence import Request, Sampling
 from ddtree.engine.budget import BudgetChooser
-from ddtree.engine.runner import Committed, Runner
+from ddtree.engine.prefill import First, prefill
+from ddtree.engine.runner import Runner
 from ddtree.engine.scheduler import Chunk
 from tests.runtime.engine.asking import PROMPTS, ask, config, requests, running, tokens_of
 from tests.runtime.tiny import VOCAB, TinyTarget
@@ -84,9 +85,10 @@ def test_prompts_prefilled_together_answer_as_they_do_alone(
 ) -> None:
     sizes: list[int] = []
 
-    def together(self: Runner, chunks: list[Chunk]) -> list[Committed | None]:
+    def together(self: Runner, chunks: list[Chunk]) -> list[First]:
         sizes.append(len(chunks))
-        return self._prefill(chunks) if chunks else []
+        first = prefill(chunks, self.models, self.pools) if chunks else None
+        return [] if first is None else [first]
 
     monkeypatch.setattr(Runner, "prefill", together)
     with running(config("ddtree", 8, "tiny", kv_tokens=120)) as engine:

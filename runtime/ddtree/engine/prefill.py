@@ -1,0 +1,137 @@
+"""Prefill: chunks of prompts into the caches, and the first token of those that end.
+
+Started, not waited for: `First.read` is the host's only read of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from ddtree.core.batch import Rows
+from ddtree.core.sequence import Sequence, TokenLogprob
+from ddtree.engine.logprobs import logprobs_at
+from ddtree.engine.scheduler import Chunk
+from ddtree.engine.upload import Download, download, upload
+from ddtree.ops.sample import Method, Narrowing, sample, uniform
+from ddtree.ops.tree_attention import plan_attention
+from ddtree.speculate.seam import Models, Pools
+
+
+class Committed(NamedTuple):
+    """What one step brought for one sequence."""
+
+    tokens: list[int]
+    logprobs: tuple[TokenLogprob, ...] | None
+    drafted: int  # nodes besides the root
+    healthy: bool  # the target's logits were finite
+
+
+@dataclass(frozen=True)
+class First:
+    """The tokens after prompts that are cached to their end, on their way to the host."""
+
+    sequences: list[Sequence]
+    numbers: Download  # [E, 2] int64: the token, and whether the logits were finite
+    logits: torch.Tensor  # [E, 1, V]
+
+    def read(self) -> list[tuple[Sequence, Committed]]:
+        found = []
+        for at, (token, healthy) in enumerate(self.numbers.read().tolist()):
+            sequence = self.sequences[at]
+            wanted = sequence.request.logprobs
+            logprobs = None if wanted is None else logprobs_at(self.logits[at], [token], wanted)
+            found.append((sequence, Committed([token], logprobs, 0, bool(healthy))))
+        return found
+
+
+def prefill(chunks: list[Chunk], models: Models, pools: Pools) -> First | None:
+    """Start one forward over all chunks; None when no prompt ends in it."""
+    device = models.target.device
+    new = max(chunk.end - chunk.begin for chunk in chunks)
+    longest = max(chunk.begin for chunk in chunks) + new
+    rows = _rows(chunks, device, -(-longest // pools.page_size))
+    tokens = [chunk.sequence.tokens[chunk.begin : chunk.end] for chunk in chunks]
+    padded = upload([row + [0] * (new - len(row)) for row in tokens], device)  # [B, N]
+    positions = rows.start.unsqueeze(1) + torch.arange(new, device=device)
+    # padding lies behind the chunk, in positions that the next step writes, or on page 0
+    plan = plan_attention(rows.start, rows.page_table, new, "causal", pools.page_size, longest)
+    out = models.target.forward(padded, positions, pools.target, plan, models.feature_layers)
+    if models.drafter is not None and pools.drafter is not None:
+        assert out.features is not None
+        models.drafter.write_context(out.features, positions, plan.write_slots, pools.drafter)
+    for chunk in chunks:
+        chunk.sequence.cached = chunk.end
+    # other chunks have more to come, or were preempted and know their root
+    ended = [i for i, chunk in enumerate(chunks) if chunk.end == len(chunk.sequence.tokens)]
+    if not ended:
+        return None
+    ends = upload([ended, [len(tokens[i]) - 1 for i in ended]], device)
+    logits = models.target.logits(out.hidden[ends[0], ends[1]].unsqueeze(1))  # [E, 1, V]
+    sequences = [chunks[i].sequence for i in ended]
+    return First(sequences, download(_choose(logits, sequences, rows, ends)), logits)
+
+
+def _choose(
+    logits: torch.Tensor, sequences: list[Sequence], rows: Rows, ends: torch.Tensor
+) -> torch.Tensor:
+    """The token after each prompt, and whether its logits are finite: [E, 2] int64."""
+    which, last = ends
+    chosen = sample(
+        logits,
+        rows.temperature[which],
+        rows.top_p[which],
+        uniform(rows.seed[which], rows.start[which] + last + 1).unsqueeze(1),
+        method=method_of(sequences),
+        narrowing=Narrowing(rows.top_k[which], rows.min_p[which]),
+    )
+    return torch.cat([chosen, logits.sum(2).isfinite()], 1)
+
+
+def _rows(chunks: list[Chunk], device: torch.device, pages: int) -> Rows:
+    """The chunks' sequences with page tables at least `pages` wide. A prompt drafts nothing."""
+    sequences = [chunk.sequence for chunk in chunks]
+    said = [sequence.request.sampling for sequence in sequences]
+    wide = max(pages, *(len(sequence.pages) for sequence in sequences))
+    start, root, seed, top_k, limit = upload(
+        [
+            [chunk.begin for chunk in chunks],
+            [sequence.tokens[-1] for sequence in sequences],
+            [one.seed for one in said],
+            [one.top_k for one in said],
+            [0] * len(said),
+        ],
+        device,
+    )
+    temperature, top_p, min_p, branch = upload(
+        [
+            [float(one.temperature) for one in said],
+            [float(one.top_p) for one in said],
+            [float(one.min_p) for one in said],
+            [0.0] * len(said),
+        ],
+        device,
+    )
+    return Rows(
+        start=start,
+        root=root,
+        page_table=upload([s.pages + [0] * (wide - len(s.pages)) for s in sequences], device),
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        seed=seed,
+        limit=limit,
+        branch=branch,
+    )
+
+
+def method_of(sequences: list[Sequence]) -> Method:
+    """The cheapest way to sample that serves all of them."""
+    hot = [s.request.sampling for s in sequences if s.request.sampling.temperature > 0]
+    if not hot:
+        return "greedy"
+    narrow = any(one.top_p < 1 or one.top_k or one.min_p for one in hot)
+    return "nucleus" if narrow else "full"

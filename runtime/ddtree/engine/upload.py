@@ -1,0 +1,39 @@
+"""The host's numbers to the device and back, without either waiting for the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+Numbers = list[int] | list[float] | list[list[int]] | list[list[float]]
+
+
+def upload(values: Numbers, device: torch.device) -> torch.Tensor:
+    """Integers as int64, others as float32. A copy from pageable memory waits for the step."""
+    news = torch.tensor(values)
+    if device.type != "cuda":
+        return news
+    return news.pin_memory().to(device, non_blocking=True)
+
+
+@dataclass(frozen=True)
+class Download:
+    """A tensor on its way to the host."""
+
+    values: torch.Tensor  # valid once landed
+    landed: torch.cuda.Event | None
+
+    def read(self) -> torch.Tensor:
+        if self.landed is not None:
+            self.landed.synchronize()
+        return self.values
+
+
+def download(values: torch.Tensor) -> Download:
+    """Start the copy; on the host there is nothing to wait for."""
+    if not values.is_cuda:
+        return Download(values, None)
+    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    host.copy_(values, non_blocking=True)
+    return Download(host, torch.cuda.current_stream().record_event())
