@@ -34,7 +34,7 @@ _ENDS_S = 30  # a killed one's aria2c sees within a second that it is alone
 _POLL_S = 0.2
 PORTS: Final = range(20_000, 32_768)  # below those that outgoing connections take
 _TAKEN = 75
-_NO_RESUME = "8"
+_ABORTED, _NO_RESUME = "1", "8"
 _DISK = {"9", "15", "16", "17", "18"}  # full, or it cannot be opened, made, written
 
 # The lock is aria2c's as long as it lives: two never write to one folder. Whoever has it may take
@@ -89,7 +89,7 @@ class Daemon:
         """Bring `url` to `part` below the folder, going on where its control file says.
 
         `tell` hears the bytes that are there. Raises `Again`, also shortly before the address runs
-        out; `WeightsError` when the disk cannot take it; `Stopped`.
+        out; `NoWriting`; `Stopped`.
         """
         client = self._up()
         with self._reached():
@@ -250,12 +250,14 @@ def _rpc(address: str, secret: str) -> aria2p.Client:
 def _failure(said: dict[str, str], folder: str) -> Exception:
     code, text = said.get("errorCode", ""), said.get("errorMessage", "")
     if code in _DISK:
-        return WeightsError(
+        return NoWriting(
             f"{folder} cannot take it: {text or f'aria2c says {code}'}",
-            hint="free some space there, then run the same command again: what came is kept",
+            hint="set it right, then run the same command again: what came is kept",
         )
     if code == _NO_RESUME:
         return NoResume("the server does not go on where a file stopped")
+    if code == _ABORTED:
+        return Aborted(text or "aria2c gives no reason")
     return Again(text or f"aria2c says {code}")
 
 
@@ -263,5 +265,13 @@ class Stopped(Exception):
     """Somebody else's failure, or Ctrl-C."""
 
 
+class NoWriting(WeightsError):
+    """A file cannot be opened, made or written."""
+
+
 class NoResume(Again):
     """What is there must go before the file can come."""
+
+
+class Aborted(Again):
+    """Nothing of the network: the disk is full, or the control file cannot be read."""

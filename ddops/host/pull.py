@@ -27,6 +27,7 @@ from ddops.spec.observed import Offered
 
 _POLL_S: Final = 0.3
 _DAMAGED: Final = 91
+_UNREADABLE: Final = 3  # tries in a row until a control file is not believed in any more
 _NO_PROGRAM: Final = 127
 _SENT = Path(__file__).parent
 _HUB_PYTHON = _SENT.joinpath("box_hub.py").read_text("utf-8")
@@ -40,6 +41,8 @@ if [ -n "$5" ]; then
   [ "${blob%% *}" = "$5" ] || { rm -f "$part"; echo "its git digest is ${blob%% *}" >&2; exit 91; }
 fi
 """ + _SENT.joinpath("box_settle.sh").read_text("utf-8")
+# Of a full disk aria2 says that it stopped, or that it could not flush.
+_ROOM = """df -PB1 "$1" | awk 'END { print $4 }'; stat -c %b "$2" 2>/dev/null || echo 0"""
 _DROP = 'rm -f "$1.part" "$1.part.aria2"'
 _ARRIVED = 'du -sb "$1" 2>/dev/null | cut -f 1'
 _TIDY = 'rm -rf "$1"; rmdir "${1%/*}" 2>/dev/null; true'
@@ -138,15 +141,30 @@ class _Work:
                 part = f"{file.name}.part"
                 daemon.get(self._where(file), part, partial(self._tell, file.name))
                 return ""
+            except aria2.NoWriting:
+                self._must_fit(file)
+                raise
             except Again as error:
+                self._must_fit(file)
                 self.refused.add(file.name)
                 tries = 0 if self.have.get(file.name, 0) > before else tries + 1
                 if tries == TRIES:
                     raise self._given_up(file, error) from None
-                if isinstance(error, aria2.NoResume):
+                unreadable = isinstance(error, aria2.Aborted) and tries == _UNREADABLE
+                if unreadable or isinstance(error, aria2.NoResume):
                     self.sh(_DROP, f"{self.want.folder}/{file.name}")
                 if self.stop.wait(pause(tries, error)):
                     raise aria2.Stopped from None
+
+    def _must_fit(self, file: Offered) -> None:
+        folder = self.want.folder
+        free, blocks = map(int, self.sh(_ROOM, folder, f"{folder}/{file.name}.part").stdout.split())
+        if free < (file.size or 0) - blocks * 512:
+            raise WeightsError(
+                f"the disk is full: {free / 1e6:.1f} MB are free, the rest of {file.name} does not"
+                f" fit below {folder}",
+                hint="free some space there, then run the same command again: what came is kept",
+            )
 
     def _where(self, file: Offered) -> str:
         if self.want.near and file.name not in self.refused:

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ddops.errors import WeightsError
 from tests.box.box import Box
 from tests.box.operator import Operator
 from tests.box.site import Site
@@ -83,6 +84,24 @@ def test_a_broken_link_costs_no_more_than_a_second_of_work(fetching: Fetching) -
     cut.join()
     fetching.assert_there()
     assert world.store.sent < len(BIG) * 2 + 4 * MB
+
+
+def test_a_disk_that_fills_up_meanwhile_is_said_and_the_next_run_finishes(
+    fetching: Fetching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, world = fetching.site.box, fetching.world
+    monkeypatch.setenv("HF_ENDPOINT", world.hub.url)
+    monkeypatch.setenv("HF_HOME", str(fetching.site.operator.home / "hf"))
+    world.serve({"model-1.safetensors": BIG * 2})
+    box.must("sh", "-c", f"mkdir {WHERE} && mount -t tmpfs -o size=5m full {WHERE}")
+    hands = fetching.site.operator.hands(box)
+    with pytest.raises(WeightsError, match=r"the disk is full: .* MB are free") as caught:
+        hands.apply(world.command)
+    assert "free some space" in str(caught.value.hint)
+    box.must("mount", "-o", "remount,size=50m", WHERE)
+    hands.apply(world.command)
+    hands.close()
+    fetching.assert_there()
 
 
 def test_a_box_with_neither_aria2_nor_python_says_what_to_install(fetching: Fetching) -> None:

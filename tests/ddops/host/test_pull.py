@@ -88,6 +88,14 @@ def test_an_address_is_replaced_before_it_runs_out(
     assert world.store.too_old == 0
 
 
+def test_a_control_file_that_a_full_disk_cut_short_is_not_the_end(world: World) -> None:
+    world.folder.mkdir()
+    (world.folder / "model-1.safetensors.part").write_bytes(b"x" * MB)
+    (world.folder / "model-1.safetensors.part.aria2").touch()
+    world.pull()
+    world.assert_there()
+
+
 def test_two_never_write_to_one_folder(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aria2, "_ENDS_S", 0)
     world.folder.mkdir()
