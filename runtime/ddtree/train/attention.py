@@ -20,7 +20,7 @@ Sight = torch.Tensor | BlockMask
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sight: Sight) -> torch.Tensor:
     """q [B, Hq, A b, D] over k, v [B, Hkv, L + A b, D]: [B, Hq, A b, D]."""
     group = q.shape[1] // k.shape[1]
-    k, v = (x.repeat_interleave(group, 1) for x in (k, v))  # groups of 3 suit no kernel
+    k, v = (x.repeat_interleave(group, 1) for x in (k, v))
     if isinstance(sight, BlockMask):
         out: torch.Tensor = flex_attention(q, k, v, block_mask=sight)
         return out

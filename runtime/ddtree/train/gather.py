@@ -39,9 +39,10 @@ class Gatherer:
         """Fresh answers until `recipe.tokens` are kept."""
         recipe = self.recipe
         chats = self.chats(number, int(recipe.tokens / TYPICAL * recipe.chat_share) + 1)
+        seed = mixed_seed(recipe.seed, number)
         sources: dict[str, Callable[[], str]] = {
-            "code": prompts.generated("code", number, held_out=False).__next__,
-            "question": prompts.generated("question", number, held_out=False).__next__,
+            "code": prompts.generated("code", seed, held_out=False).__next__,
+            "question": prompts.generated("question", seed, held_out=False).__next__,
             "chat": cycle(text for text in chats if text not in self._chats).__next__,
         }
         shares = {
@@ -49,7 +50,7 @@ class Gatherer:
             "question": 1 - recipe.code_share - recipe.chat_share,
             "chat": recipe.chat_share,
         }
-        asked = prompts.mixed(sources, shares, mixed_seed(recipe.seed, number))
+        asked = prompts.mixed(sources, shares, seed)
         warm_every = round(1 / recipe.warm_share) if recipe.warm_share else 0
         rollout = self._rollout(number, recipe.rows, stop_at_loops=True)
 
