@@ -117,6 +117,11 @@ def axes_of(advised: Advised, budgets: tuple[int, ...]) -> Axes:
     seen = advised.situation
     if advised.engine.name == "vllm":
         raise UsageError("vLLM has no draft tree to search for", hint="set another `engine`")
+    if seen.nodes > 1:
+        raise UsageError(
+            "a search restarts one box, and this engine runs over several",
+            hint="search on one of them alone: remove `node` and deploy it",
+        )
     many = seen.engine != "ddtree" and seen.use > 1
     return Axes(
         budgets=budgets,

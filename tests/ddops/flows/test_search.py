@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
+from ddops.errors import UsageError
 from ddops.facts import gpu_memory
 from ddops.flows.advise import Advised
 from ddops.flows.search import axes_of
+from ddops.spec.deployment import Node
 from tests.ddops.flows.bench_machine import AR, QUICK, BenchMachine, eventually
-from tests.ddops.gpu_boxes import advised, box_of, patched
+from tests.ddops.gpu_boxes import advised, box_of, patched, recorded_options
 
 FAST = {**QUICK, "gap": 0.006}
 SLOW = {**QUICK, "gap": 0.03}
@@ -136,6 +138,16 @@ def test_a_box_varies_what_it_has() -> None:
     )
     no_fabric = axes_of(on("pro6000", "pro6000"), (8, 16))
     assert (no_fabric.nvls, no_fabric.parallel) == ((None,), ("ep", "tp"))
+
+
+def test_there_is_nothing_to_search_for_without_a_tree_or_over_several_boxes() -> None:
+    options = recorded_options("vllm-0.33.0")
+    chain = box_of("b300", engine="vllm", decoding={"mode": "chain"})
+    with pytest.raises(UsageError, match="no draft tree"):
+        axes_of(advised("b300", chain, version="0.33.0", options=options), (8,))
+    node = Node(rank=0, of=2, leader="10.0.0.1:20000")
+    with pytest.raises(UsageError, match="runs over several"):
+        axes_of(on("b300", "b300", node=node), (8,))
 
 
 def test_a_crash_is_over_when_the_memory_of_every_gpu_came_back() -> None:
