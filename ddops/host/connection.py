@@ -17,6 +17,7 @@ from paramiko import (
 from paramiko.ssh_exception import NoValidConnectionsError
 
 from ddops.errors import HostError
+from ddops.host import pulse
 from ddops.host.known_hosts import KnownHosts
 from ddops.spec.box import Reach
 
@@ -79,8 +80,8 @@ def _hops(connection: Connection) -> list[Connection]:
 
 def _tune(direct: Transport, last: Transport, patience: Patience) -> None:
     """Small packets go at once; a dead link is noticed though nothing is being sent."""
-    for transport in {direct, last}:
-        transport.set_keepalive(max(1, int(patience.silence_s / 4)))
+    silence_s = 2 * patience.silence_s  # TCP, which sees the direct way better, comes first
+    pulse.watch(last, every_s=patience.silence_s / 4, silence_s=silence_s)
     if isinstance(direct.sock, socket.socket):  # not a ProxyCommand
         direct.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         milliseconds = int(patience.silence_s * 1000)

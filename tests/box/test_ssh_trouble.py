@@ -12,6 +12,7 @@ import pytest
 from ddops.errors import HostError
 from ddops.spec.command import Put, Run
 from tests.box.box import Box
+from tests.box.delay import long_way
 from tests.box.operator import Operator
 from tests.box.rootfs import key
 
@@ -228,3 +229,18 @@ def test_a_file_whose_connection_broke_half_way_keeps_its_old_content(
         hands.apply(Put(path="/srv/f", text="a new text", why=""))
     box.must("rm", "/usr/local/bin/cat")
     assert box.must("cat", "/srv/f") == "old"
+
+
+def test_a_link_that_dies_behind_a_relay_that_is_well_is_noticed(
+    box: Box, operator: Operator
+) -> None:
+    with long_way(box.address, trip_s=0.01, window=1 << 16) as port:
+        hands = operator.hands("127.0.0.1", port=port)
+        hands.run(TRUE)
+        threading.Timer(0.3, box.link, ("down",)).start()
+        began = time.monotonic()
+        with pytest.raises(HostError):
+            hands.apply(Run(argv=("sleep", "100"), why="a test"))
+        assert time.monotonic() - began < 20
+        box.link("up")
+        hands.close()
