@@ -156,12 +156,13 @@ class Rollout:
         self.looped[index] = False
         self.watch.admit(index, length + 1)
         last = out.hidden[torch.arange(len(rows), device=device), length - 1]
-        first = self._choose(self.target.logits(last), index)
+        warm = torch.tensor([i for i, one in enumerate(asked) if one.temperature], device=device)
+        first = self._choose(self.target.logits(last), warm.long(), self.temperature[index])
         self.staged.tokens[index, length] = first
         self.active[index] = ~torch.isin(first, self.ends) & (self.start[index] < self.stop[index])
 
     def _step(self, longest: int) -> None:
-        """One token for every active row. The others write where their next prompt will."""
+        """One token for every active row; the others run their last one again, for nothing."""
         row = torch.arange(self.limits.rows, device=self.start.device)
         root = self.staged.tokens[row, self.start].unsqueeze(1)
         plan = plan_attention(self.start, self.table, 1, "causal", PAGE, longest)
@@ -170,7 +171,7 @@ class Rollout:
         if out.features is not None and self.scales is not None:
             self.staged.features[row, self.start] = self.scales.pack(out.features[:, 0])
             self.staged.hidden[row, self.start] = out.hidden[:, 0]
-        token = self._choose(self.target.logits(out.hidden[:, 0]), row)
+        token = self._choose(self.target.logits(out.hidden[:, 0]), self.warm, self.temperature)
         at = self.start + self.active.long()
         self.staged.tokens[row, at] = token.where(self.active, root[:, 0])
         self.looped |= self.watch.add(self.staged.tokens, at) & self.active
@@ -180,17 +181,13 @@ class Rollout:
             ended |= self.looped
         self.active &= ~ended
 
-    def _choose(self, logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """The next token of `rows` [G] from logits [G, V]: the best, or a draw by Gumbel noise."""
-        which = (
-            torch.isin(rows, self.warm).nonzero()[:, 0]
-            if len(rows) < len(self.start)
-            else self.warm
-        )
-        if len(which):
-            noise = torch.empty_like(logits[which]).exponential_(generator=self.noise)
-            heat = self.temperature[rows[which]].unsqueeze(1)
-            logits[which] -= noise.log_() * heat
+    def _choose(
+        self, logits: torch.Tensor, warm: torch.Tensor, temperature: torch.Tensor
+    ) -> torch.Tensor:
+        """The best token of each row [G, V]; of the `warm` ones a draw, by Gumbel noise."""
+        if len(warm):
+            noise = torch.empty_like(logits[warm]).exponential_(generator=self.noise)
+            logits[warm] -= noise.log_() * temperature[warm].unsqueeze(1)
         return logits.argmax(-1)
 
     def _harvest(self) -> Finished | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import fields
 from pathlib import Path
@@ -9,9 +10,13 @@ from pathlib import Path
 import pytest
 
 from ddtree.cli import main
+from ddtree.train import command
 from ddtree.train.command import HELP
+from ddtree.train.learn import DivergedError
 from ddtree.train.recipe import Recipe
+from ddtree.train.run import RecipeError
 from ddtree.train.state import load_best, load_progress
+from tests.runtime.train.tiny_run import Letters
 
 
 def test_every_part_of_a_recipe_is_a_flag_with_a_word_of_help(
@@ -56,6 +61,35 @@ def test_a_model_that_is_not_there_ends_with_3(
     absent = str(tmp_path / "absent.gguf")
     assert main(["train", "--model", absent, "--out", str(tmp_path / "out")]) == 3
     assert "absent.gguf: does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "goes on from the last checkpoint"),
+        (RuntimeError("CUDA out of memory"), 4, "lower `--rows` or `--tokens`"),
+        (DivergedError("the loss is nan at step 3"), 1, "lower `--rate`"),
+        (RecipeError("x holds a run of another recipe"), 2, "holds a run of another recipe"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_how_a_run_ends_is_told_by_a_code_and_a_word(
+    fault: BaseException,
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr("ddtree.train.run.train", fails)
+    parser = argparse.ArgumentParser()
+    command.add_flags(parser)
+    given = parser.parse_args(["--model", "m", "--out", str(tmp_path), "--threads", "1"])
+    assert command.run(given, lambda _: Letters()) == code
+    assert said in capsys.readouterr().err
 
 
 SMOKE = {
