@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ddtree.ops.backend import limits
 from ddtree.ops.linear import gated_linear, launch, linear
 
 pytestmark = pytest.mark.gpu
@@ -61,3 +62,21 @@ def test_the_head_gives_float32_and_no_tile_changes_a_bit() -> None:
         blocks = launch.Blocks(rows, tokens, warps, stages=3, whole=False)
         launch.run(x, weight, out, launch.PLAIN, blocks=blocks)
         assert torch.equal(out, logits), blocks
+
+
+@pytest.mark.parametrize(("n", "k"), [(960, 576), (576, 1536), (576, 2880)], ids=str)
+def test_no_tile_of_a_small_weight_changes_a_bit(n: int, k: int) -> None:
+    x, weight = data(n, k, rows=130)
+    expected = linear(x, weight)
+    tiles = [
+        launch.Blocks(16, 16, 2, 8, whole=False),
+        launch.Blocks(16, 32, 2, 3, whole=True),
+        launch.Blocks(32, 64, 4, 4, whole=False),
+        launch.Blocks(64, 64, 2, 4, whole=True),
+    ]
+    if limits(x.device).one_rounding:
+        tiles += [launch.Blocks(64, 64, 4, 8, whole=False), launch.Blocks(64, 64, 4, 4, whole=True)]
+    for blocks in tiles:
+        out = torch.full_like(expected, float("nan"))
+        launch.run(x, weight, out, launch.PLAIN, blocks=blocks)
+        assert torch.equal(out, expected), blocks

@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ddtree.core.batch import Marginals, Verdict
+from ddtree.core.batch import DraftTree, Marginals, Verdict
+from ddtree.layers.rotary import frequencies
+from ddtree.ops.angles import angles
 from ddtree.ops.kv_commit import commit_slots, kv_commit
+from ddtree.ops.marginals import marginals
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv, write_context
 from ddtree.ops.sample import Narrowing, sample, uniform
+from ddtree.ops.tally import Moved, tally
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_build import tree_build
 from tests.runtime.ops.drafts import drafted, likely
@@ -114,3 +118,47 @@ def test_draws_equal_the_reference_but_at_the_edges_of_float32(vocabulary: int) 
         )
         assert (got.cpu() != expected).sum() <= (0 if method == "greedy" else 1)
         assert torch.equal(got[0].cpu(), logits[0].argmax(-1))
+
+
+@pytest.mark.parametrize("vocabulary", [300, 49152, 151936])
+@pytest.mark.parametrize("width", [1, 16, 64, 256])
+def test_marginals_are_the_best_tokens_in_order(vocabulary: int, width: int) -> None:
+    torch.manual_seed(width)
+    logits = torch.randn(2, 15, vocabulary, device="cuda") * 3
+    got = marginals(logits, width)
+    ordered = torch.sort(logits, dim=-1, descending=True, stable=True)
+    assert torch.equal(got.tokens, ordered.indices[..., :width])
+    expected = ordered.values[..., :width] - logits.logsumexp(-1, keepdim=True)
+    torch.testing.assert_close(got.logprobs, expected, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dim", [64, 128])
+def test_angles_of_far_positions_are_as_exact_as_of_near_ones(dim: int) -> None:
+    half = frequencies(dim, 1e6)
+    frequency = torch.cat((half, half))
+    positions = torch.tensor([[0, 1, 77, 8191], [40_000, 131_071, 262_143, 5]])
+    expected = angles(positions, frequency, 1.28, torch.float32)
+    got = angles(positions.cuda(), frequency.cuda(), 1.28, torch.float32)
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a.cpu(), b, atol=2e-6, rtol=1e-6)
+
+
+def test_a_step_is_tallied_and_its_rows_move_as_in_the_reference() -> None:
+    budgets = (1, 16, 64)
+    tree = tree_build(torch.tensor([7, 8, 9]), drafted(3, 15, 64, 5), 64)
+    length = torch.tensor([1, 16, 5])
+    said = Verdict(torch.zeros(3, 16, dtype=torch.int64), length, torch.arange(48).view(3, 16))
+    peak = torch.tensor([3.5, float("nan"), float("inf")])
+    there, here = (
+        Moved(torch.tensor([4, 5, 0]).to(d), 5, torch.arange(6).to(d), torch.arange(6).to(d))
+        for d in ("cuda", "cpu")
+    )
+    assert tree.scores is not None
+    expected = tally(tree, tree.scores, said, peak, budgets, here)
+    on_gpu = DraftTree(
+        *(t.cuda() for t in (tree.tokens, tree.parents, tree.depths, tree.ancestors))
+    )
+    moved = Verdict(said.path.cuda(), said.length.cuda(), said.tokens.cuda())
+    got = tally(on_gpu, tree.scores.cuda(), moved, peak.cuda(), budgets, there)
+    torch.testing.assert_close(got.cpu(), expected, atol=1e-6, rtol=1e-6)
+    assert torch.equal(there.start.cpu(), here.start) and torch.equal(there.root.cpu(), here.root)

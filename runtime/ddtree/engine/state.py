@@ -6,9 +6,10 @@ import math
 
 import torch
 
-from ddtree.core.batch import Rows, Verdict
+from ddtree.core.batch import Rows
 from ddtree.core.sequence import Sequence
 from ddtree.engine.upload import upload
+from ddtree.ops.tally import Moved
 
 INTS = ("start", "root", "seed", "top_k", "limit")
 FLOATS = ("temperature", "top_p", "min_p", "branch")
@@ -18,8 +19,8 @@ NO_BRANCH = -math.inf  # a path that cannot be: the tree of such a row is a chai
 class RowState:
     """One entry a row, and a last one that padding uses: page 0 only, start 0.
 
-    Allocated once. `admit` and `extend` are the host's words to the device; `advance` is the
-    device's own. Fields of one type lie in one tensor, so that `view` gathers them at once.
+    Allocated once. `admit` and `extend` are the host's words to the device; `ops.tally` is
+    the device's own. Fields of one type lie in one tensor, so that `view` gathers them at once.
     """
 
     def __init__(self, rows: int, pages_per_row: int, longest: int, device: torch.device) -> None:
@@ -66,12 +67,9 @@ class RowState:
         floats = dict(zip(FLOATS, self._floats.index_select(1, index), strict=True))
         return Rows(page_table=self.page_table[index], **ints, **floats)
 
-    def advance(self, index: torch.Tensor, verdict: Verdict) -> None:
-        """Move past the committed tokens; the bonus is the next root. Padding stays where it is."""
-        bonus = verdict.tokens.gather(1, (verdict.length - 1).unsqueeze(1)).squeeze(1)
-        real = index != self.padding_row
-        self.start.index_add_(0, index, verdict.length * real)
-        self.root.index_copy_(0, index, bonus)
+    def moved(self, index: torch.Tensor) -> Moved:
+        """Where a step of these rows goes on from."""
+        return Moved(index, self.padding_row, self.start, self.root)
 
 
 def _row(sequence: Sequence) -> int:

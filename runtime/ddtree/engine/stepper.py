@@ -18,6 +18,7 @@ from ddtree.core.batch import DraftTree
 from ddtree.engine.state import RowState
 from ddtree.engine.upload import upload
 from ddtree.ops.sample import Method
+from ddtree.ops.tally import HEAD, tally
 from ddtree.speculate.seam import Models, Pools
 from ddtree.speculate.step import Stepped, StepShape, step
 
@@ -87,7 +88,7 @@ class Ticket:
         if self.landed is not None:
             self.landed.synchronize()
         numbers = self.numbers.numpy()
-        first_token = 3 + len(self.budgets)
+        first_token = HEAD + len(self.budgets)
         ints = numbers.astype("int64")
         lengths = ints[:, 0].tolist()
         rows = ints[:, first_token:].tolist()
@@ -95,7 +96,7 @@ class Ticket:
             tokens=[row[:length] for row, length in zip(rows, lengths, strict=True)],
             drafted=ints[:, 1].tolist(),
             healthy=ints[:, 2].astype(bool).tolist(),
-            mass=numbers[:, 3:first_token],
+            mass=numbers[:, HEAD:first_token],
         )
 
 
@@ -169,16 +170,11 @@ class Stepper:
     def _eager(self, index: torch.Tensor, launch: Launch) -> Ticket:
         shape = self.decoding.shape(launch)
         done = step(self.state.view(index), self.models, self.pools, shape, launch.tree)
-        self.state.advance(index, done.verdict)
-        healthy = done.judged.logits.sum((1, 2)).isfinite()
-        columns = [done.verdict.length, (done.tree.depths > 0).sum(1), healthy]
-        budgets: tuple[int, ...] = ()
-        if done.built.scores is not None:
-            budgets = tuple(b for b in self.decoding.budgets if b)
-            promised = done.built.scores.double().exp()
-            columns += [promised[:, 1 : b + 1].sum(1) for b in budgets]
-        head = torch.stack([column.double() for column in columns], 1)
-        numbers = torch.cat([head, done.verdict.tokens.double()], 1)
+        peak = done.judged.logits.amax((1, 2))  # NaN or infinite when any logit is
+        scores = done.built.scores
+        budgets = tuple(b for b in self.decoding.budgets if b) if scores is not None else ()
+        moved = self.state.moved(index)
+        numbers = tally(done.tree, scores, done.verdict, peak, budgets, moved)
         return Ticket(done, budgets, numbers, None)
 
     def _land(self, ticket: Ticket, rows: int) -> Ticket:

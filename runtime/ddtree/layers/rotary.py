@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ddtree.config import ModelShape, RopeScaling
+from ddtree.ops.angles import angles
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,9 @@ class Rotary(nn.Module):
         frequency = frequencies(head_dim, theta, scaling).to(device)
         self.frequency = torch.cat((frequency, frequency))  # [D]
         self.amplitude = scaling.amplitude if scaling is not None else 1.0
-        sign = torch.ones(head_dim, device=device)
-        sign[: head_dim // 2] = -1
-        self.sign = sign
 
     def forward(self, positions: torch.Tensor, dtype: torch.dtype) -> Angles:  # [B, N] int64
-        angle = positions[..., None, None] * self.frequency  # [B, N, 1, D]
-        cos, sin = angle.cos() * self.amplitude, angle.sin() * (self.sign * self.amplitude)
-        return Angles(cos.to(dtype), sin.to(dtype))
+        return Angles(*angles(positions, self.frequency, self.amplitude, dtype))
 
 
 def rotary_of(shape: ModelShape, device: torch.device) -> Rotary:
@@ -92,8 +88,8 @@ def _kept_by_pair(head_dim: int, theta: float, scaling: RopeScaling) -> torch.Te
     return 1 - ramp.clamp(0, 1)
 
 
-def rotate(x: torch.Tensor, angles: Angles) -> torch.Tensor:
+def rotate(x: torch.Tensor, by: Angles) -> torch.Tensor:
     """x [B, N, H, D] turned by the angles of its position."""
     halves = x.view(*x.shape[:-1], 2, -1)  # [B, N, H, 2, D / 2]
     swapped = halves.flip(-2).flatten(-2)
-    return torch.addcmul(x * angles.cos, swapped, angles.sin)
+    return torch.addcmul(x * by.cos, swapped, by.sin)

@@ -69,6 +69,8 @@ class Drafter(nn.Module):
         key_norms = take(weights, [layer_name(i, QK_NORM[1]) for i in count], like)
         rows = key_norms.view(-1, 1, shape.layers.head_dim)  # [layers, 1, D]
         self.context_norm = RmsNorm(rows, shape.layers.rms_norm_eps)
+        # [layers, Hkv, D]: a row a head, as the kernel wants it
+        self.context_heads = rows.expand(-1, shape.layers.num_kv_heads, -1).contiguous()
 
     def write_context(
         self,
@@ -85,8 +87,7 @@ class Drafter(nn.Module):
         )  # [B, T, layers, 2, Hkv, D]
         angles = self.rotary(positions, joint.dtype)
         if joint.is_cuda:  # one kernel
-            heads = self.context_norm.weight.expand(-1, sizes.num_kv_heads, -1).contiguous()
-            norm = (heads, self.context_norm.eps)
+            norm = (self.context_heads, self.context_norm.eps)
             write_context(joint, (angles.cos, angles.sin), pool.kv, slots, norm)
             return
         k, v = joint.unbind(3)  # [B, T, layers, Hkv, D]

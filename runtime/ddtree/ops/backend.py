@@ -36,6 +36,7 @@ class Limits:
 
     shared: int  # bytes of shared memory a program may have
     multiprocessors: int
+    one_rounding: bool  # all its matrix instructions round a sum alike: measured, see ops/linear
 
 
 _pretended: list[Limits] = []
@@ -49,11 +50,11 @@ def limits(device: torch.device) -> Limits:
 @cache
 def _measured(device: torch.device) -> Limits:
     if device.type != "cuda":
-        return Limits(shared=99 << 10, multiprocessors=1)
+        return Limits(shared=99 << 10, multiprocessors=1, one_rounding=False)
     found = torch.cuda.get_device_properties(device)
     large = (found.major, found.minor) == (8, 0) or found.major in (9, 10)
     shared = (163 << 10 if found.major == 8 else 227 << 10) if large else 99 << 10
-    return Limits(shared, found.multi_processor_count)
+    return Limits(shared, found.multi_processor_count, one_rounding=found.major == 9)
 
 
 @contextmanager

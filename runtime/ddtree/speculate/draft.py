@@ -8,6 +8,7 @@ import torch
 
 from ddtree.config import DrafterShape, Reach
 from ddtree.core.batch import Marginals, Rows
+from ddtree.ops.marginals import marginals
 from ddtree.ops.tree_attention import AttentionPlan, Pattern, plan_attention, plan_window
 from ddtree.speculate.seam import Drafter, Models, Pools
 
@@ -34,8 +35,7 @@ def draft(rows: Rows, models: Models, pools: Pools, *, width: int, longest: int)
     embeddings = block_embeddings(rows.root, models.target, drafter)
     hidden = drafter.forward(embeddings, positions, pool, plans)  # [B, b, H]
     logits = models.target.logits(hidden[:, 1:])  # [B, D, V]
-    top = logits.topk(min(width, logits.shape[-1]), dim=-1)
-    return Marginals(top.indices, top.values - logits.logsumexp(-1, keepdim=True))
+    return marginals(logits, width)
 
 
 def plan_block(

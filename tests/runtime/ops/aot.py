@@ -87,8 +87,9 @@ def recording(arch: int) -> Iterator[list[Launch]]:
         launches[described(self, args, kwargs)] = None
 
     JITFunction.run = run
+    device = backend.Limits(SHARED[arch], multiprocessors=132, one_rounding=arch == 90)
     try:
-        with backend.kernels_everywhere(), backend.pretending(backend.Limits(SHARED[arch], 132)):
+        with backend.kernels_everywhere(), backend.pretending(device):
             yield result
     finally:
         JITFunction.run = run_for_real

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from ddtree.core.batch import Marginals
+from ddtree.ops.angles import angles
 from ddtree.ops.bitmask import words_for
 from ddtree.ops.experts import expert_mlp
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.linear import gated_linear, linear
+from ddtree.ops.marginals import marginals
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv, write_context
 from ddtree.ops.sample import Narrowing, sample, uniform
+from ddtree.ops.tally import Moved, tally
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_attention import plan_attention, tree_attention
 from ddtree.ops.tree_build import tree_build
@@ -68,7 +70,7 @@ def rows() -> None:
         x = empty(1, 17, hidden)
         rms_norm(x, empty(hidden), 1e-5)
         rms_norm(x, empty(hidden), 1e-5, delta=x)
-        angle = empty(1, 17, 1, dim)
+        angle, _ = angles(ints(1, 17), empty(dim, dtype=torch.float32), 1.0, torch.bfloat16)
         joint = empty(1, 17, heads + 2 * kv_heads, dim)
         cache = empty(5, 2, 64, kv_heads, dim)
         for norm in (None, (empty(heads + kv_heads, dim), 1e-6)):
@@ -79,13 +81,14 @@ def rows() -> None:
 
 
 def trees() -> None:
-    """Build, accept and commit at the smallest, a usual, and the largest budget."""
+    """Rank, build, accept, commit and tally at the smallest, a usual, and the largest budget."""
     for budget in (1, 64, 256):
-        marginals = Marginals(ints(4, 15, budget), empty(4, 15, budget, dtype=torch.float32))
-        tree = tree_build(ints(4), marginals, budget)
+        tree = tree_build(ints(4), marginals(empty(4, 15, 151936), budget), budget)
         verdict = tree_accept(tree, ints(4, budget + 1), 15)
         where = commit_slots(ints(4), ints(4, 256), PAGE, verdict.path, verdict.length)
         kv_commit(empty(36, 2, 4096, 8, 128), *where)
+        moved = Moved(ints(4), 9, ints(10), ints(10))
+        tally(tree, tree.scores, verdict, empty(4, dtype=torch.float32), (1, 64, 256), moved)
 
 
 def draws() -> None:

@@ -10,7 +10,7 @@ from ddtree.ops.linear import gated_linear, launch, linear
 from tests.runtime.ops.interpreted import close, interpreted, poisoned
 
 pytestmark = interpreted
-SIZES = [(1, 70, 96), (9, 64, 576), (17, 130, 450), (33, 10, 64), (129, 65, 200)]  # M, N, K
+SIZES = [(1, 70, 96), (9, 64, 600), (17, 130, 450), (33, 10, 64), (129, 65, 200)]  # M, N, K
 
 
 def data(m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -40,8 +40,8 @@ def test_gated_products(m: int, n: int, k: int) -> None:
 
 @pytest.mark.parametrize("whole", [False, True], ids=["split", "whole"])
 def test_every_element_is_written_and_the_counters_return_to_zero(whole: object) -> None:
-    x, weight = data(20, 100, 576)
-    assert launch.cut(100, 576).splits > 1
+    x, weight = data(20, 100, 1200)
+    assert launch.cut(100, 1200).splits > 1
     out = poisoned(20, 100)
     for _ in range(2):
         blocks = launch.Blocks(64, 16, warps=4, stages=2, whole=bool(whole))

@@ -1,0 +1,50 @@
+"""The selection kernels, interpreted, rank the tokens that a stable sort ranks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ddtree.core.batch import Marginals
+from ddtree.ops.backend import kernels_everywhere
+from ddtree.ops.marginals import launch, marginals
+from tests.runtime.ops.interpreted import interpreted
+
+pytestmark = interpreted
+
+
+def ranked(logits: torch.Tensor, width: int) -> Marginals:
+    """Equal logits go to the smaller token."""
+    ordered = torch.sort(logits, dim=-1, descending=True, stable=True)
+    logprobs = ordered.values - logits.logsumexp(-1, keepdim=True)
+    return Marginals(ordered.indices[..., :width], logprobs[..., :width])
+
+
+@pytest.mark.parametrize("width", [1, 5, 32])
+@pytest.mark.parametrize("levels", [None, 4], ids=["distinct", "ties"])
+def test_the_best_tokens_of_several_parts_in_order(
+    width: int, levels: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "PART", 32)
+    torch.manual_seed(width)
+    logits = torch.randn(2, 3, 110) * 2
+    if levels is not None:
+        logits = torch.randint(-1, levels, (2, 3, 110)).float()
+    logits[0, 0, :100] = float("-inf")
+    with kernels_everywhere():
+        got = marginals(logits, width)
+    expected = ranked(logits, width)
+    assert torch.equal(got.tokens, expected.tokens)
+    torch.testing.assert_close(got.logprobs, expected.logprobs)
+
+
+def test_a_vocabulary_smaller_than_the_width_is_ranked_whole() -> None:
+    logits = torch.tensor([[[0.5, 2.0, -1.0]]])
+    with kernels_everywhere():
+        got = marginals(logits, 8)
+    assert got.tokens.tolist() == [[[1, 0, 2]]]
+
+
+def test_no_width_is_refused() -> None:
+    with pytest.raises(ValueError, match="width 0"):
+        marginals(torch.zeros(1, 1, 3), 0)
