@@ -34,7 +34,7 @@ _ENDS_S = 30  # a killed one's aria2c sees within a second that it is alone
 _POLL_S = 0.2
 PORTS: Final = range(20_000, 32_768)  # below those that outgoing connections take
 _TAKEN = 75
-_ABORTED, _NO_RESUME = "1", "8"
+_ABORTED, _NO_RESUME, _BAD_ANSWER = "1", "8", "22"
 _DISK = {"9", "15", "16", "17", "18"}  # full, or it cannot be opened, made, written
 
 # The lock is aria2c's as long as it lives: two never write to one folder. Whoever has it may take
@@ -89,7 +89,7 @@ class Daemon:
         """Bring `url` to `part` below the folder, going on where its control file says.
 
         `tell` hears the bytes that are there. Raises `Again`, also shortly before the address runs
-        out; `NoWriting`; `Stopped`.
+        out; `NotServed`; `NoWriting`; `Stopped`.
         """
         client = self._up()
         with self._reached():
@@ -256,6 +256,8 @@ def _failure(said: dict[str, str], folder: str) -> Exception:
         )
     if code == _NO_RESUME:
         return NoResume("the server does not go on where a file stopped")
+    if code == _BAD_ANSWER and "status=400" in text:
+        return NotServed(text)
     if code == _ABORTED:
         return Aborted(text or "aria2c gives no reason")
     return Again(text or f"aria2c says {code}")
@@ -271,6 +273,10 @@ class NoWriting(WeightsError):
 
 class NoResume(Again):
     """What is there must go before the file can come."""
+
+
+class NotServed(Exception):
+    """Stores serve no file of hundreds of gigabytes by one address; the hub's own client can."""
 
 
 class Aborted(Again):

@@ -42,7 +42,10 @@ if [ -n "$5" ]; then
 fi
 """ + _SENT.joinpath("box_settle.sh").read_text("utf-8")
 # Of a full disk aria2 says that it stopped, or that it could not flush.
-_ROOM = """df -PB1 "$1" | awk 'END { print $4 }'; stat -c %b "$2" 2>/dev/null || echo 0"""
+_ROOM = """
+mkdir -p "$1" && df -PB1 "$1" | awk 'END { print $4 }'
+stat -c %b "$2" 2>/dev/null || echo 0
+"""
 _DROP = 'rm -f "$1.part" "$1.part.aria2"'
 _ARRIVED = 'du -sb "$1" 2>/dev/null | cut -f 1'
 _TIDY = 'rm -rf "$1"; rmdir "${1%/*}" 2>/dev/null; true'
@@ -54,13 +57,13 @@ def pull(host: Host, command: Pull, progress: Progress) -> None:
     if aria2.installed(host):
         work.by_aria2()
     else:
-        work.by_hub()
+        work.by_hub(command.files)
     work.sh(_TIDY, work.staging)
     shards.check(host, command.folder)
 
 
-Come = Callable[[Offered], str]
-"""Brings a file and returns where it was staged; nothing when it is at its `.part`."""
+Come = Callable[[Offered], str | None]
+"""Brings a file, returns where it was staged: "" at its `.part`, None when it has to come later."""
 
 
 @dataclass
@@ -70,19 +73,23 @@ class _Work:
     progress: Progress
     have: dict[str, float] = field(default_factory=dict)  # bytes that are there, by file
     refused: set[str] = field(default_factory=set)  # came damaged, or from nearby not at all
+    later: list[Offered] = field(default_factory=list)  # only the hub's own client can fetch them
     stop: threading.Event = field(default_factory=threading.Event)
 
     def by_aria2(self) -> None:
         with aria2.daemon(self.host, self.want.folder, self.stop) as daemon:
             self._together(
-                lambda file: self._large(file, daemon) if file.sha256 else self._small(file)
+                self.want.files,
+                lambda file: self._large(file, daemon) if file.sha256 else self._small(file),
             )
+        if self.later:
+            self.by_hub(self.later)
 
-    def by_hub(self) -> None:
+    def by_hub(self, files: Sequence[Offered]) -> None:
         """Files arrive whole before they are checked; what was whole stays for the next try."""
         with self._watched():
-            self._download(self.want.files)
-        self._together(self._staged)
+            self._download(files)
+        self._together(files, self._staged)
 
     @property
     def staging(self) -> str:
@@ -92,12 +99,12 @@ class _Work:
         argv = ("sh", "-c", script, "sh", *words)
         return self.host.run(Run(argv=argv, why=self.want.why, timeout_s=None))
 
-    def _together(self, come: Come) -> None:
+    def _together(self, files: Sequence[Offered], come: Come) -> None:
         """Several at once, small ones first. The first that fails ends the others."""
         pool = ThreadPoolExecutor(aria2.FILES)
-        files = sorted(self.want.files, key=lambda file: file.sha256 is not None)
+        ordered = sorted(files, key=lambda file: file.sha256 is not None)
         try:
-            left = {pool.submit(self._bring, file, come) for file in files}
+            left = {pool.submit(self._bring, file, come) for file in ordered}
             while left:
                 ended, left = wait(left, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
                 self.progress(sum(self.have.values()), self.want.size)
@@ -110,9 +117,13 @@ class _Work:
     def _bring(self, file: Offered, come: Come) -> None:
         """Twice, if it must be: the part of an earlier run may be damaged by no fault of this."""
         path = f"{self.want.folder}/{file.name}"
+        sums = (file.sha256 or "", str(file.size or ""), file.blob or "")
         for _ in range(2):
-            sums = (file.sha256 or "", str(file.size or ""), file.blob or "")
-            said = self.sh(_SETTLE, come(file), path, *sums)
+            staged = come(file)
+            if staged is None:
+                self.later.append(file)
+                return
+            said = self.sh(_SETTLE, staged, path, *sums)
             if said.code != _DAMAGED:
                 break
             self.refused.add(file.name)
@@ -132,7 +143,7 @@ class _Work:
             self._download([file])
         return f"{self.staging}/{file.name}"
 
-    def _large(self, file: Offered, daemon: aria2.Daemon) -> str:
+    def _large(self, file: Offered, daemon: aria2.Daemon) -> str | None:
         """A signed address that ran out, or a server that stalls: the hub gives a new one."""
         tries = 0
         while True:
@@ -141,6 +152,8 @@ class _Work:
                 part = f"{file.name}.part"
                 daemon.get(self._where(file), part, partial(self._tell, file.name))
                 return ""
+            except aria2.NotServed:
+                return None
             except aria2.NoWriting:
                 self._must_fit(file)
                 raise
@@ -200,6 +213,7 @@ class _Work:
                 said = self.sh(_ARRIVED, self.staging).stdout.strip()
                 self.progress(float(said or 0), self.want.size)
 
+        self.stop.clear()
         watching = threading.Thread(target=look, daemon=True)
         watching.start()
         try:
@@ -240,7 +254,9 @@ class _Work:
     def _hub_failed(self, said: Result) -> WeightsError:
         hint = "set it right, then run the same command again: whole files are kept"
         if "No module named" in said.stderr or said.code == _NO_PROGRAM:
-            hint = "`apt-get install aria2` on the box: it needs no Python there"
+            hint = f"`{self.want.python} -m pip install huggingface_hub` on the box"
+            if not self.later:
+                hint = "`apt-get install aria2` on the box: it needs no Python there"
         return WeightsError(
             f"huggingface_hub cannot fetch {self.want.repo}: {_last(said)}", hint=hint
         )

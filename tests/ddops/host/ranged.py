@@ -39,6 +39,7 @@ class Files:
     stalls: list[float] = field(default_factory=list)  # seconds without a byte, once a connection
     crawls: int = 0  # connections that get 4 KiB/s
     redirects: dict[str, str] = field(default_factory=dict)
+    refuses_aria2: bool = False  # with 400, as stores do whose files are too large for one address
     too_old: int = 0  # signed addresses that were refused
     asked: list[Asked] = field(default_factory=list)
     url: str = ""
@@ -98,6 +99,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._bare(served.refusals.pop(0), ("retry-after", "0"))
         elif self.path in served.redirects:
             self._bare(302, ("location", served.redirects[self.path]))
+        elif served.refuses_aria2 and "aria2" in self.headers["user-agent"]:
+            self._bare(400)
         elif not served.lets_in(self.path):
             served.too_old += 1
             self._bare(403)

@@ -241,6 +241,12 @@ def test_the_hubs_own_client_takes_the_folder_as_it_is(world: World) -> None:
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+def test_a_file_that_the_store_does_not_serve_comes_by_the_hubs_own_client(world: World) -> None:
+    world.store.refuses_aria2 = True
+    world.pull()
+    world.assert_there()
+
+
 def test_without_aria2_the_hubs_own_client_fetches(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
