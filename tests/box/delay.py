@@ -81,7 +81,11 @@ class Way:
 
 async def relay(address: str, port: int, trip_s: float, window: int) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(address, port)
+        try:
+            there, back = await asyncio.open_connection(address, port)
+        except OSError:
+            writer.close()
+            return
         ways = (Way(reader, back, trip_s, window), Way(there, writer, trip_s, window))
         await asyncio.gather(*(way.carry() for way in ways))
 
