@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.ddops.host.pulling import MB, World, worlds
+from tests.ddops.host.pulling import MB, World, without, worlds
 from tests.ddops.machine import Done, Machine
 from tests.ddops.sources import COMMIT, Refusal
 
@@ -118,6 +118,26 @@ def test_ctrl_c_keeps_what_came_and_leaves_no_daemon(fetching: Fetching) -> None
     assert done.returncode == 0, done.stderr
     world.assert_there()
     assert world.store.sent < len(DATA) + CONNECTIONS * MB // 4
+
+
+def test_the_hubs_own_client_ends_with_whoever_started_it(
+    fetching: Fetching, tmp_path: Path
+) -> None:
+    world = fetching.world
+    world.serve({"model-1.safetensors": DATA}, rate=MB // 4)
+    path = {"PATH": str(without("aria2c", tmp_path))}
+    running = fetching.machine.process(*fetching.words, **fetching.env, **path)
+    until = time.monotonic() + 30
+    while not world.store.sent and time.monotonic() < until:
+        time.sleep(0.02)
+    (client,) = psutil.Process(running.pid).children()
+    running.kill()
+    running.communicate()
+    client.wait(timeout=5)  # raises when it goes on
+    world.store.pause_s = 0.0
+    done = fetching.machine.ddops(*fetching.words, **fetching.env)
+    assert done.returncode == 0, done.stderr
+    world.assert_there()
 
 
 @pytest.mark.parametrize(
