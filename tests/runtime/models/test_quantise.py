@@ -15,6 +15,8 @@ from safetensors.torch import save_file
 from ddtree.models.dflash import drafter_shapes
 from ddtree.models.folder import SCALE, SINGLE, FolderWeights
 from ddtree.models.load import ASSET, load_drafter, open_drafter, open_target
+from ddtree.models.mask_embedding import FILE as MASK
+from ddtree.models.mask_embedding import mask_embedding
 from ddtree.models.quantise import main, quantise_folder, quantise_rows
 from tests.runtime.models.session import CPU
 from tests.runtime.models.tensors import random_tensors
@@ -62,6 +64,16 @@ def test_quantising_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         quantise_folder(source, tmp_path / name)
     assert (tmp_path / "a" / SINGLE).read_bytes() == (tmp_path / "b" / SINGLE).read_bytes()
+
+
+def test_a_mask_embedding_of_its_own_comes_along(tmp_path: Path) -> None:
+    source = drafter_folder(tmp_path)
+    vector = torch.randn(open_drafter(source).layers.hidden_size)
+    torch.save(vector, source / MASK)
+    quantise_folder(source, tmp_path / "int8")
+    found = mask_embedding(tmp_path / "int8", open_drafter(source))
+    assert found is not None
+    assert found.equal(vector)
 
 
 def test_what_is_no_drafter_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
