@@ -85,10 +85,11 @@ def given(holding: Holding) -> str:
 
 
 def _folders(place: Place, engine: Engine) -> list[Setting]:
-    cache = f"{place.home}/cache"
+    cache = place.caches
     kept = "compiled kernels survive a restart, in a folder that the hardened unit may write"
     found = [
         ("PYTHONUNBUFFERED", "1", "the log shows a line when it is written"),
+        ("TORCHINDUCTOR_CACHE_DIR", f"{cache}/inductor", kept),
         ("TRITON_CACHE_DIR", f"{cache}/triton", kept),
         ("XDG_CACHE_HOME", cache, kept),
     ]
