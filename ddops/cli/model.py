@@ -30,7 +30,7 @@ model = typer.Typer(
 Source = Annotated[
     str | None,
     typer.Argument(
-        metavar="[SOURCE]",
+        metavar="SOURCE",
         help="hf:ORG/NAME@REVISION, https://… or wheel:…; default: what the inventory names.",
     ),
 ]
