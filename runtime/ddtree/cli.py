@@ -1,4 +1,4 @@
-"""The engine's command line: flags made from the fields of `EngineConfig`, and three commands.
+"""The engine's command line: flags made from the fields of `EngineConfig`, and its commands.
 
 Neither torch nor the web server is imported before a command needs it.
 """
@@ -9,13 +9,14 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from types import FrameType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ddtree import __version__
 from ddtree.config import EngineConfig
+from ddtree.stepbench import command as benchmark
 from ddtree.train import command as training
 
 BAD_ARGUMENTS, PORT_IN_USE, INTERRUPTED = 2, 5, 130
@@ -43,6 +44,8 @@ examples:
   python -m ddtree serve --model model.gguf --mode ddtree --drafter bundled --budget 16
   python -m ddtree generate --model model.gguf --max-tokens 64 "def fibonacci(n):"
   python -m ddtree train --model model.gguf --out run
+  python -m ddtree bench step --pair qwen3-8b --budget 0,16,64 --context 2048
+  python -m ddtree bench modes --model model.gguf --prompts prompts.json --modes ar,chain,ddtree:16
 
 exit codes: 0 done, or drained after SIGTERM; 1 the engine died; 2 bad arguments; 3 model or
 drafter cannot be loaded; 4 out of memory; 5 the port is in use; 130 interrupted
@@ -53,7 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser, commands = _parsers()
     given = parser.parse_args(argv)
     if given.command == "train":
-        return _train(given)
+        return _with_texts(training.run, given)
+    if given.command == "bench":
+        return _with_texts(benchmark.run, given)
     config_fields = {field.name: getattr(given, field.name) for field in fields(EngineConfig)}
     try:
         config = EngineConfig(**config_fields)
@@ -108,10 +113,10 @@ def _generate(config: EngineConfig, given: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
-def _train(given: argparse.Namespace) -> int:
+def _with_texts(run: Callable[..., int], given: argparse.Namespace) -> int:
     from ddtree.server.texts import load_texts
 
-    return training.run(given, load_texts)
+    return run(given, load_texts)
 
 
 def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
@@ -131,6 +136,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     _add_serve_flags(serve)
     _add_generate_flags(generate)
     training.add_flags(chosen.add_parser("train", help="make a drafter for a target"))
+    benchmark.add_flags(chosen.add_parser("bench", help="time the steps and modes of a pair"))
     return parser, {"serve": serve, "generate": generate}
 
 

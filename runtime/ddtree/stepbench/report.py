@@ -41,17 +41,24 @@ def run(wanted: Wanted) -> dict[str, Any]:
             for budget in wanted.budgets
         ]
     return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "step",
-        "ddtree_version": ddtree.__version__,
-        "torch": torch.__version__,
-        "device": _device_name(wanted.device),
+        **header("step", wanted.device),
         "pair": wanted.pair,
         "weights": "random",
         "dtype": str(wanted.dtype).removeprefix("torch."),
         "repeats": wanted.repeats,
         "copy_bytes_per_s": bandwidth,
         "steps": [{**asdict(row), "ratio": row.ratio} for row in rows],
+    }
+
+
+def header(kind: str, device: torch.device) -> dict[str, Any]:
+    """What every document of this benchmark begins with."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": kind,
+        "ddtree_version": ddtree.__version__,
+        "torch": torch.__version__,
+        "device": _device_name(device),
     }
 
 
@@ -73,4 +80,4 @@ def _device_name(device: torch.device) -> str:
     return platform.processor() or platform.machine()
 
 
-__all__ = ["StepTime", "Wanted", "run", "table"]
+__all__ = ["StepTime", "Wanted", "header", "run", "table"]
