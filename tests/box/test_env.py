@@ -156,7 +156,7 @@ def rate_by_tar(desk: Desk, port: int) -> float:
 @pytest.mark.parametrize(
     "victims",
     [
-        ("sshd", "ddops", "sshd", "ddops"),
+        ("ddops", "sshd", "ddops"),
         pytest.param(("sshd", "ddops", "link", "ddops") * 5, marks=pytest.mark.slow),
     ],
     ids=len,
