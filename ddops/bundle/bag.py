@@ -17,7 +17,9 @@ DECLARATION: Final = b"BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
 MANIFEST: Final = "manifest-sha256.txt"
 TAG_MANIFEST: Final = "tagmanifest-sha256.txt"
 TAGS: Final = ("README.md", "bag-info.txt", "bagit.txt", MANIFEST)
-"""What lies beside `data/`, with TAG_MANIFEST. A later schema may add, for example, signatures."""
+"""What lies beside `data/`, with TAG_MANIFEST, and SIGNATURE when somebody has signed."""
+SIGNATURE: Final = "signature.dsse.json"
+"""Of the tag manifest, so in no manifest; `signature.py` knows what must stand in it."""
 
 NOT_REGULAR: Final = "is not a regular file"
 
@@ -64,7 +66,8 @@ def check(folder: Path) -> Iterator[Finding]:
             yield Finding(name, "is an empty folder, which no bundle has")
     files = {n: p for n, p in present.items() if p.is_file() and not p.is_symlink()}
     payload = {name: path for name, path in files.items() if name.startswith("data/")}
-    tags = {n: p for n, p in files.items() if n not in payload and n != TAG_MANIFEST}
+    tags = {n: p for n, p in files.items() if n not in payload}
+    tags = {n: p for n, p in tags.items() if n not in (TAG_MANIFEST, SIGNATURE)}
     yield from _declared(files)
     yield from _against(TAG_MANIFEST, files, tags, TAGS)
     yield from _against(MANIFEST, files, payload, ())

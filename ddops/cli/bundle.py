@@ -1,4 +1,4 @@
-"""`ddops bundle create`, `verify` and `show`."""
+"""`ddops bundle create`, `sign`, `verify`, `show`, `diff` and `extract`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from ddops.cli.report import RunDir
 from ddops.errors import BundleError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
+    from ddops.bundle.signature import Signed
     from ddops.flows.bundle import Shown, Verified
 
 bundle = typer.Typer(
@@ -28,6 +31,21 @@ Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A `.tar.zst`, or
 Out = Annotated[
     Path | None,
     typer.Option("--out", help="The folder to put it in; default `bundles/` beside it."),
+]
+Into = Annotated[Path, typer.Option("--out", help="The folder to put its folder in.")]
+Key = Annotated[
+    Path,
+    typer.Option(
+        "--key", metavar="FILE", help="An SSH key (public: the agent signs), or ed25519 in PEM."
+    ),
+]
+Signers = Annotated[
+    Path | None,
+    typer.Option(
+        "--signers",
+        metavar="FILE",
+        help="Names and keys, as in ssh-keygen(1); one of them must have signed.",
+    ),
 ]
 
 
@@ -63,19 +81,43 @@ def create(
 
 
 @bundle.command()
-def verify(
-    path: Bundle, json: Json = False, quiet: Quiet = False, verbose: Verbose = False
+def sign(
+    path: Bundle, key: Key, json: Json = False, quiet: Quiet = False, verbose: Verbose = False
 ) -> None:
-    """Hash every file, derive every number again from its traces. Exit code 10: a fault.
+    """Vouch for a bundle: sign its hashes, once it has passed its own check.
+
+    \b
+    Example:
+      ddops bundle sign results/bundles/local-demo-1a2b3c4d.tar.zst --key ~/.ssh/id_ed25519
+    """
+    from ddops.flows.bundle import sign as vouch
+
+    out = Output(json=json, quiet=quiet, verbose=verbose)
+    changed = vouch(path, key)
+    if not changed:
+        out.say("nothing to change: this key has signed it already")
+    out.result({"bundle": str(path), "changed": changed}, str(path))
+
+
+@bundle.command()
+def verify(
+    path: Bundle,
+    signers: Signers = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Hash every file, derive every number again, check who signed. Exit code 10: a fault.
 
     \b
     Example:
       ddops bundle verify results/bundles/local-demo-1a2b3c4d.tar.zst
+      ddops bundle verify run.tar.zst --signers ~/.ssh/allowed_signers
     """
     from ddops.flows.bundle import verify as check
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
-    seen = check(path)
+    seen = check(path, signers)
     for note in seen.notes:
         out.warn(note)
     if json or not seen.findings:
@@ -108,14 +150,44 @@ def show(path: Bundle, json: Json = False, quiet: Quiet = False, verbose: Verbos
         "files": seen.files,
         "bytes": seen.size,
         "redactions": seen.redactions,
+        "signed": [one.key for one in seen.signed],
     }
     out.result(data, _screen(seen))
+
+
+@bundle.command()
+def extract(path: Bundle, out: Into = Path(), json: Json = False, quiet: Quiet = False) -> None:
+    """Unpack an archive, if all its hashes are right; `tar --zstd -xf` asks no such questions.
+
+    \b
+    Example:
+      ddops bundle extract local-demo-1a2b3c4d.tar.zst --out elsewhere
+    """
+    from ddops.flows.extract import extract as unpack
+
+    said = Output(json=json, quiet=quiet)
+    made = unpack(path, out)
+    if not made.changed:
+        said.say("nothing to change: it lies there already")
+    said.result({"folder": str(made.folder), "changed": made.changed}, str(made.folder))
 
 
 def _verdict(seen: Verified) -> str:
     return (
         f"{seen.name}: {seen.files} files as packed, "
-        f"the numbers of {seen.derived} of {seen.records} records derived again and equal"
+        f"the numbers of {seen.derived} of {seen.records} records derived again and equal\n"
+        f"{_signed(seen.signed)}"
+    )
+
+
+def _signed(signed: Sequence[Signed]) -> str:
+    if not signed:
+        return "signed by nobody"
+    return "\n".join(
+        f"signed by {one.by} with {one.key}"
+        if one.by
+        else f"signed with {one.key}; whose that is, a file of `--signers` says"
+        for one in signed
     )
 
 
@@ -132,6 +204,7 @@ def _screen(seen: Shown) -> RenderableType:
         ("cells", tally),
         *[("claim", claim.text) for claim in seen.claims],
         ("holds", f"{seen.files} files, {seen.size / 1e6:.1f} MB, {seen.redactions} redactions"),
+        ("signed", ", ".join(one.key for one in seen.signed) or "by nobody"),
         ("repeat", f"in its folder: {REPLAY}"),
     ]
     return table(("", ""), rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +12,16 @@ from pathlib import Path
 from ddops import __version__
 from ddops.analysis.claims import Claim
 from ddops.bench.metrics import derive
-from ddops.bundle import archive, bag, contents, recheck
+from ddops.bundle import archive, bag, contents, recheck, signature
 from ddops.bundle.bag import Finding
 from ddops.bundle.redact import Known
+from ddops.bundle.signature import Signed
 from ddops.errors import BundleError, UsageError
+from ddops.flows import signing
 from ddops.flows.private import known_here
 from ddops.flows.report import drawn, viewed
 from ddops.flows.runs import Stored, chosen, environment, load
+from ddops.host import atomic
 from ddops.report.view import View
 from ddops.spec.bundle import BundleInfo
 from ddops.spec.record import Metrics, Record
@@ -41,6 +44,7 @@ class Verified:
     files: int
     records: int
     derived: int  # records whose numbers were derived again
+    signed: tuple[Signed, ...]
     notes: tuple[str, ...]
     findings: tuple[Finding, ...]
 
@@ -54,6 +58,7 @@ class Shown:
     files: int
     size: int  # bytes, unpacked
     redactions: int
+    signed: tuple[Signed, ...]
 
 
 def create(run_dir: Path | None = None, out: Path | None = None) -> Created:
@@ -82,43 +87,67 @@ def create(run_dir: Path | None = None, out: Path | None = None) -> Created:
     return Created(packed, folder, tar_sha256, made.redacted)
 
 
-def verify(path: Path) -> Verified:
-    """Every fault found, by file. An archive that cannot be unpacked safely is a `BundleError`."""
+def sign(path: Path, key: Path) -> bool:
+    """Add to the bundle at `path` that the holder of `key` vouches for it; False: has done so.
+
+    Raises `BundleError` for a bundle with faults, `UsageError` for a key that cannot sign.
+    """
+    with unpacked(path) as folder:
+        sound(path, verify(folder).findings)
+        written, manifest = folder / bag.SIGNATURE, (folder / bag.TAG_MANIFEST).read_bytes()
+        if written.exists():
+            envelope = signature.read(written.read_bytes(), manifest)
+        else:
+            envelope = signature.unsigned(manifest, recheck.open_bundle(folder))
+        before = set(envelope.signatures)
+        if signing.sign(envelope, key) in before:
+            return False
+        atomic.write(written, signature.text(envelope))
+        if not path.is_dir():
+            _repack(folder, path)
+    return True
+
+
+def verify(path: Path, signers: Path | None = None) -> Verified:
+    """Every fault found, by file; that nobody of the file `signers` has signed is one.
+
+    An archive that cannot be unpacked safely is a `BundleError`.
+    """
     with unpacked(path) as folder:
         findings = list(bag.check(folder))
         if any(finding.reason == bag.NOT_REGULAR for finding in findings):
             return _unread(path, findings)  # a link may lead to anything: nothing is opened
         if not findings:
             recheck.refuse_newer(folder)
+        checked = signing.check(folder, signers)
         opened = recheck.open_bundle(folder)
         known = {finding.file for finding in findings}
         deeper = recheck.recheck(folder, opened, derived)
         findings += [f for f in deeper if f.file not in known or "metrics." in f.reason]
         records = opened.records
+        notes = recheck.notes(opened.run, records) if opened.run else ()
         return Verified(
             name=opened.info.name if opened.info else path.name,
             files=sum(each.is_file() for each in folder.rglob("*")),
             records=len(records),
             derived=sum(record.metrics is not None for record in records.values()),
-            notes=tuple(recheck.notes(opened.run, records)) if opened.run else (),
-            findings=tuple(findings),
+            signed=checked.signed,
+            notes=(*checked.notes, *notes),
+            findings=(*findings, *checked.findings),
         )
 
 
 def _unread(path: Path, findings: list[Finding]) -> Verified:
-    return Verified(path.name, files=0, records=0, derived=0, notes=(), findings=tuple(findings))
+    return Verified(path.name, 0, 0, 0, signed=(), notes=(), findings=tuple(findings))
 
 
 def show(path: Path) -> Shown:
     with unpacked(path) as folder:
         recheck.refuse_newer(folder)
         opened = recheck.open_bundle(folder)
-        if opened.info is None or opened.run is None or opened.findings:
-            raise BundleError(
-                f"{path} is damaged",
-                detail="\n".join(map(str, opened.findings)),
-                hint=f"`ddops bundle verify {path}` names every fault",
-            )
+        checked = signing.check(folder, signers=None)
+        sound(path, (*opened.findings, *checked.findings))
+        assert opened.info and opened.run, "what is not there is a finding"
         seen = _viewed(opened.run, opened.records)
         sizes = [each.stat().st_size for each in folder.rglob("*") if each.is_file()]
         return Shown(
@@ -129,6 +158,7 @@ def show(path: Path) -> Shown:
             files=len(sizes),
             size=sum(sizes),
             redactions=sum(redaction.count for redaction in opened.redactions),
+            signed=checked.signed,
         )
 
 
@@ -139,15 +169,37 @@ def derived(record: Record) -> Metrics | None:
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
-    """The folder of a bundle, be it one or an archive of one."""
+def unpacked(path: Path, near: Path | None = None) -> Iterator[Path]:
+    """The folder of a bundle, be it one or an archive of one; that is unpacked below `near`."""
     if path.is_dir():
         yield path
     elif path.is_file():
-        with tempfile.TemporaryDirectory(prefix="ddops-bundle-") as scratch:
+        with tempfile.TemporaryDirectory(dir=near, prefix=".ddops-bundle-") as scratch:
             yield archive.unpack(path, Path(scratch))
     else:
         raise UsageError(f"there is no bundle {path}", hint="make one: `ddops bundle create`")
+
+
+def sound(path: Path, findings: Iterable[Finding]) -> None:
+    """What has faults is not signed, shown or unpacked."""
+    if told := "\n".join(map(str, findings)):
+        hint = f"`ddops bundle verify {path}` names every fault"
+        raise BundleError(f"{path} is damaged", detail=told, hint=hint)
+
+
+def _repack(folder: Path, packed: Path) -> None:
+    fresh = packed.with_name(f".{packed.name}.new")
+    try:
+        with fresh.open("wb") as target:
+            archive.pack(_files(folder), folder.name, target)
+        atomic.settle(fresh, packed)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 @dataclass(frozen=True)
