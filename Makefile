@@ -10,6 +10,8 @@ DEV := $(VENV)/.dev-$(SUM)
 TORCH := torch==2.13.0
 # What the tests use from outside Python; installed when root and missing.
 APT := aria2 chromium fonts-dejavu-core git iproute2 mmdebstrap openssh-client python3-venv systemd-container
+# A file is one worker's: what it shares between its tests is made once.
+PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
 MYPY_PATHS := ddops runtime/ddtree tests
 
 .PHONY: help demo test test-all lint format apt clean
@@ -26,10 +28,10 @@ demo: $(RUNTIME)
 	@.ci/demo $(BIN)/ddops
 
 test: lint
-	$(BIN)/pytest -m 'not slow'
+	$(PYTEST) -m 'not slow'
 
 test-all: lint
-	$(BIN)/pytest
+	$(PYTEST)
 
 lint: apt $(DEV)
 	$(BIN)/ruff check .
