@@ -10,7 +10,8 @@
     ├── ServiceError              8   the health gate or the smoke test said no
     ├── BenchError                9   no cell of the matrix could be measured
     ├── BundleError              10   an archive is not what it claims to be
-    └── PackagesError            11   apt is held by another process, or does not give a package
+    ├── PackagesError            11   apt is held by another process, or does not give a package
+    └── ClaimsError              12   records do not bear out what is stated of them
 
 Exit codes are stable: scripts may rely on them. 130 is Ctrl-C.
 """
@@ -66,3 +67,7 @@ class BundleError(DdopsError):
 
 class PackagesError(DdopsError):
     exit_code = 11
+
+
+class ClaimsError(DdopsError):
+    exit_code = 12

@@ -74,7 +74,7 @@ def refuse_newer(folder: Path) -> None:
 def recheck(folder: Path, opened: Opened, derive: Derive) -> Iterator[Finding]:
     yield from opened.findings
     for name, record in opened.records.items():
-        yield from _numbers(f"data/records/{name}", record, derive)
+        yield from numbers(f"data/records/{name}", record, derive)
     if opened.run is not None:
         yield from _run(opened.run)
         redacted = any(each.file == "run.json" for each in opened.redactions)
@@ -88,7 +88,7 @@ def recheck(folder: Path, opened: Opened, derive: Derive) -> Iterator[Finding]:
         yield Finding("data/records", "holds no record")
 
 
-def _numbers(name: str, record: Record, derive: Derive) -> Iterator[Finding]:
+def numbers(name: str, record: Record, derive: Derive) -> Iterator[Finding]:
     """Aggregates that do not follow from the traces beside them."""
     if record.metrics is None:
         return

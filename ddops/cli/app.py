@@ -14,9 +14,12 @@ from ddops import __version__
 from ddops.cli.bench import BenchCommand, bench
 from ddops.cli.bundle import bundle
 from ddops.cli.check import check
+from ddops.cli.claims import claims
+from ddops.cli.compare import compare
 from ddops.cli.deploy import deploy
 from ddops.cli.diff import diff
 from ddops.cli.env import env
+from ddops.cli.estimate import estimate
 from ddops.cli.explain import explain
 from ddops.cli.history import history
 from ddops.cli.init import init
@@ -52,6 +55,9 @@ VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     bench,
     search,
     report,
+    estimate,
+    compare,
+    claims,
     bundle,
 )
 """In the order of work. A verb is a function; a verb with verbs of its own is a `typer.Typer`."""

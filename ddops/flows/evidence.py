@@ -1,0 +1,56 @@
+"""The records that a comparison or a claim rests on, from a run's folder or from its bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ddops.analysis.pairs import Evidence
+from ddops.bundle import bag, recheck
+from ddops.errors import BundleError, UsageError
+from ddops.flows.bundle import derived, unpacked
+from ddops.flows.runs import load
+from ddops.spec.record import Record
+from ddops.spec.run import Run
+
+
+def evidence(path: Path) -> Evidence:
+    """Raises `UsageError` where `path` is neither, `BundleError` where a bundle has a fault."""
+    if not path.exists():
+        raise UsageError(f"there is no run and no bundle {path}", hint="measure one: `ddops bench`")
+    if (path / "run.json").is_file():
+        stored = load(path)
+        return _last(stored.run, stored.records)
+    if path.is_dir() and not (path / "bagit.txt").is_file():
+        raise UsageError(
+            f"{path} is neither a run nor a bundle: it has no run.json and no bagit.txt",
+            hint="name a folder that `ddops bench` or an archive that `ddops bundle create` wrote",
+        )
+    with unpacked(path) as folder:
+        return _bundled(path, folder)
+
+
+def _bundled(path: Path, folder: Path) -> Evidence:
+    findings = list(bag.check(folder))
+    if not findings:
+        recheck.refuse_newer(folder)
+        opened = recheck.open_bundle(folder)
+        findings += opened.findings
+        if opened.run is not None and not findings:
+            return _last(opened.run, opened.records)
+    raise BundleError(
+        f"{path} is damaged",
+        detail="\n".join(map(str, findings)),
+        hint=f"`ddops bundle verify {path}` names every fault",
+    )
+
+
+def _last(run: Run, records: Mapping[str, Record]) -> Evidence:
+    ordered = sorted(records.values(), key=lambda record: record.started_at)
+    last = {record.cell.id: record for record in ordered}
+    strange = {
+        cell: finding.reason
+        for cell, record in last.items()
+        for finding in recheck.numbers(cell, record, derived)
+    }
+    return Evidence(run, last, strange)
