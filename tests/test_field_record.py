@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from ddops.flows.plan import render
 from ddops.spec.deployment import Deployment
 from ddops.spec.load import read
 from ddops.spec.matrix import Matrix, Variant
-from ddops.spec.transcript import Span, Transcript
+from ddops.spec.transcript import Power, Span, Transcript
 from tests.checkout import ROOT
 from tests.ddops.gpu_boxes import box_of, patched, seen, site
 
@@ -58,9 +60,6 @@ FIGURES = {
     "b300-nvlink": 900,
     "b300-memory": 275,
     "b300-bandwidth": 8,
-    "b300-tdp": 1100,
-    "b300-power": (360, 460),
-    "b300-utilisation": 100,
     "weights-size": 590,
     "drafter-block": 8,
     "drafter-layers": 6,
@@ -119,6 +118,7 @@ def test_every_figure_beside_the_results_is_there_and_no_other() -> None:
         for one in RECORD.figures
     }
     assert told == FIGURES
+    assert RECORD.power == Power(drawn_w=Span(low=360, high=460), limit_w=1100, utilisation=1)
 
 
 def test_every_constraint_is_there_with_its_symptom() -> None:
@@ -157,6 +157,13 @@ def test_the_table_for_people_says_what_the_records_say() -> None:
             numbers = re.findall(r"\d+", re.sub(r"\(\d+\)", "", text))  # without write-ups
             speeds = [cell.output_tok_s for cell in own if cell.concurrency == concurrency]
             assert [float(number) for number in numbers] == speeds
+
+
+def test_the_findings_are_what_the_records_give_today(tmp_path: Path) -> None:
+    fresh = Path(shutil.copytree(HOME, tmp_path / HOME.name))
+    (fresh / "findings.md").unlink()
+    assert main(["report", str(fresh)]) == 0
+    assert (fresh / "findings.md").read_text("utf-8") == (HOME / "findings.md").read_text("utf-8")
 
 
 SERVABLE = [variant.name for variant in MATRIX.variants if variant.name not in FAILED]

@@ -12,7 +12,10 @@ from ddops.cli.output import Output
 
 RunDir = Annotated[
     Path | None,
-    typer.Argument(metavar="[RUN_DIR]", help="A run; without it the last one under `results/`."),
+    typer.Argument(
+        metavar="[RUN_DIR]",
+        help="A run, or a transcript's folder; without it the last run under `results/`.",
+    ),
 ]
 
 
@@ -21,14 +24,23 @@ def report(
 ) -> None:
     """Turn a run's records into a page to read: one HTML file, one Markdown file.
 
+    A transcript becomes one Markdown file of findings.
+
     \b
     Example:
       ddops report
       ddops report results/local-1a2b3c4d
+      ddops report repro/k26-ddtree
     """
+    from ddops.flows.findings import findings, is_transcript
     from ddops.flows.report import report as write
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
+    if run_dir is not None and is_transcript(run_dir):
+        made = findings(run_dir)
+        told = [{"text": one.claim.says, "holds": one.holds} for one in made.found.judged]
+        out.result({"markdown": str(made.markdown), "claims": told}, str(made.markdown))
+        return
     written = write(run_dir)
     for claim in written.view.claims:
         out.say(claim.text)

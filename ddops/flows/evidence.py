@@ -12,6 +12,7 @@ from ddops.flows.bundle import derived, unpacked
 from ddops.flows.runs import load
 from ddops.spec.record import Record
 from ddops.spec.run import Run
+from ddops.spec.transcript import TRANSCRIPT
 
 
 def evidence(path: Path) -> Evidence:
@@ -21,6 +22,11 @@ def evidence(path: Path) -> Evidence:
     if (path / "run.json").is_file():
         stored = load(path)
         return _last(stored.run, stored.records)
+    if path.suffix in (".yaml", ".yml") or (path / TRANSCRIPT).is_file():
+        raise UsageError(
+            f"{path} is a transcript: figures without the requests behind them",
+            hint="check what is stated of it: `ddops claims FILE`",
+        )
     if path.is_dir() and not (path / "bagit.txt").is_file():
         raise UsageError(
             f"{path} is neither a run nor a bundle: it has no run.json and no bagit.txt",

@@ -39,5 +39,8 @@ def viewed(run: Run, records: Mapping[str, Record]) -> View:
 
 
 def drawn(seen: View) -> Page:
-    home = shipped("templates") / "report"
-    return page(seen, lambda name: (home / name).read_text("utf-8"))
+    return page(seen, template)
+
+
+def template(name: str) -> str:
+    return (shipped("templates") / "report" / name).read_text("utf-8")

@@ -21,12 +21,13 @@ def page(view: View, template: Callable[[str], str]) -> Page:
     """`template` gives the text of a template by name, for example `report.html.j2`."""
     drawn = plots(view.groups)
     return Page(
-        html=_render("report.html.j2", template, view=view, plots=drawn),
-        markdown=_render("report.md.j2", template, view=view),
+        html=render("report.html.j2", template, view=view, plots=drawn),
+        markdown=render("report.md.j2", template, view=view),
     )
 
 
-def _render(name: str, template: Callable[[str], str], **values: object) -> str:
+def render(name: str, template: Callable[[str], str], **values: object) -> str:
+    """`values` are those that the first line of the template lists."""
     environment = Environment(
         loader=DictLoader({name: template(name)}),
         undefined=StrictUndefined,

@@ -10,6 +10,9 @@ from ddops.spec.base import Word
 from ddops.spec.matrix import Variant
 from ddops.spec.record import FailureKind
 
+TRANSCRIPT = "records.yaml"
+"""The file of a folder that makes it a transcript."""
+
 _NAME = r"^[a-z0-9][a-z0-9.-]*$"
 
 
@@ -58,6 +61,15 @@ class Figure(Word):
     value: float | Span
     unit: str
     about: str
+    box: str | None = None  # which box it is of, where there are several
+
+
+class Power(Word):
+    """What one GPU drew while it decoded."""
+
+    drawn_w: Span
+    limit_w: float
+    utilisation: float  # as the driver tells it, 0 to 1
 
 
 class Constraint(Word):
@@ -76,11 +88,14 @@ class Transcript(Word):
     kind: Literal["transcribed"]
     source: str
     box: str
-    matrix: str  # the file beside it whose variants these are
     flags: tuple[str, ...]  # as far as the command is told
+    method: tuple[str, ...]  # what was measured, in sentences
+    deployed: tuple[str, ...]  # the steps that made it work, in order
     cells: tuple[TranscribedCell, ...]
+    power: Power
     figures: tuple[Figure, ...]
     constraints: tuple[Constraint, ...]
+    next: tuple[str, ...]  # what its writers asked for
 
     @model_validator(mode="after")
     def _everything_has_a_name_of_its_own(self) -> Transcript:

@@ -87,6 +87,13 @@ def test_what_is_neither_run_nor_bundle_is_refused(run: Path, tmp_path: Path) ->
         compare(run, tmp_path / "none")
 
 
+def test_a_transcript_has_nothing_that_could_be_paired(run: Path) -> None:
+    for path in (ROOT / "repro" / "k26-ddtree", ROOT / "repro" / "k26-ddtree" / "records.yaml"):
+        with pytest.raises(UsageError, match="is a transcript") as told:
+            compare(run, path)
+        assert "ddops claims" in (told.value.hint or "")
+
+
 def test_a_damaged_bundle_is_refused(copy: Path, run: Path) -> None:
     (copy / "data" / "matrix.yaml").write_text("name: other\n")
     with pytest.raises(BundleError, match="is damaged") as told:
