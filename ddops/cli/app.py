@@ -19,6 +19,7 @@ from ddops.cli.compare import compare
 from ddops.cli.deploy import deploy
 from ddops.cli.diff import diff
 from ddops.cli.env import env
+from ddops.cli.estimate import estimate
 from ddops.cli.explain import explain
 from ddops.cli.history import history
 from ddops.cli.init import init
@@ -54,6 +55,7 @@ VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     bench,
     search,
     report,
+    estimate,
     compare,
     claims,
     bundle,

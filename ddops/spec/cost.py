@@ -116,3 +116,34 @@ class FieldRecord(Word):
         if self.moe[0].tokens >= self.moe[1].tokens:
             raise ValueError("the two MoE points must be in the order of their tokens")
         return self
+
+
+class StepCase(Word):
+    batch: int
+    budget: int  # 0 is autoregressive
+    context: int  # cached positions a row
+
+
+class StepRow(Word):
+    case: StepCase
+    stages_ms: dict[str, float]
+    step_ms: float
+    floor_bytes: int
+    floor_ms: float  # at the bandwidth of a copy
+    ratio: float
+
+
+class StepDocument(Word):
+    """What the engine's own step benchmark writes."""
+
+    schema_version: Literal[1]
+    kind: Literal["step"]
+    ddtree_version: str
+    torch: str
+    device: str
+    pair: str
+    weights: str
+    dtype: str
+    repeats: int
+    copy_bytes_per_s: float
+    steps: tuple[StepRow, ...]

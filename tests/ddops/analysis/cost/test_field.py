@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ddops.analysis.cost.catalogue import field_record
 from ddops.analysis.cost.field import Line, lines
+from ddops.spec.load import read
+from ddops.spec.transcript import Transcript
+from tests.checkout import ROOT
 
 LINES = lines()
 
@@ -69,6 +73,17 @@ def test_the_cell_that_nothing_was_fitted_to_is_met_within_two_percent() -> None
     held_out = line("budget 8 at C=128, held out")
     assert held_out.said is not None
     assert held_out.ours.low == pytest.approx(held_out.said.low, rel=0.02)
+
+
+def test_its_cells_are_those_of_the_transcript() -> None:
+    written = read(ROOT / "repro" / "k26-ddtree" / "records.yaml", Transcript)
+    known = {(one.variant.budget or 0, one.concurrency, one.output_tok_s) for one in written.cells}
+    cells = {
+        (cell.budget, cell.concurrency, cell.tok_s)
+        for cell in field_record().cells
+        if cell.box == "b300"
+    }
+    assert cells <= known
 
 
 def test_every_line_shows_its_working_and_what_was_said() -> None:
