@@ -29,6 +29,7 @@ class Processor(Word):
     driver_name: str  # a part of what the driver calls it
     tb_s: float = Field(gt=0)  # peak of the memory
     tflops: float = Field(gt=0)  # bfloat16, dense
+    memory_gb: float = Field(gt=0)  # 1e9 bytes
     link: LinkName
     source: str
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from ddops.analysis.cost import floor, moe
 from ddops.analysis.cost.catalogue import link, processor
 from ddops.analysis.cost.range import Range
+from ddops.errors import UsageError
 from ddops.spec.cost import FieldRecord, Measured, Processor, Target
 from ddops.spec.deployment import Mode
 
@@ -85,7 +86,11 @@ class _End:
 def estimate(
     case: Case, record: FieldRecord | None, accept: Range | None, saves_s: float = 0.0
 ) -> Estimate:
-    """`record` calibrates where it is of this model; `saves_s`: what a better engine would save."""
+    """`record` calibrates where it is of this model; `saves_s`: what a better engine would save.
+
+    Raises `UsageError` for what no GPU can hold, and for more saved than there is to save.
+    """
+    _refuse_too_large(case)
     own = (
         record if record and (record.target, record.gpus) == (case.target.name, case.gpus) else None
     )
@@ -106,6 +111,16 @@ def estimate(
         accept=Range(1.0, 1.0) if case.budget == 0 else accept,
         assumptions=_assumptions(case, own, anchors, saves_s),
     )
+
+
+def _refuse_too_large(case: Case) -> None:
+    size = floor.held(case.target, case.gpus, case.concurrency * case.context) / floor.GB
+    if size > case.on.memory_gb:
+        raise UsageError(
+            f"{case.target.name} on {case.gpus} x {case.on.name} at C={case.concurrency} needs "
+            f"{size:.0f} GB a GPU, which has {case.on.memory_gb:g}",
+            hint="more `--gpus`, fewer requests, or less `--context`",
+        )
 
 
 def _parts(
@@ -181,6 +196,11 @@ def _dispatch(case: Case, record: FieldRecord, anchors: Sequence[Measured], end:
     seconds *= max(1.0, ratio) if end.late else min(1.0, ratio)
     if end.late:
         seconds += _growth_s(case, record, first)
+    if end.saves_s > seconds:
+        raise UsageError(
+            f"`--saves` {end.saves_s * 1e3:g} is more than the {seconds * 1e3:.1f} ms of dispatch",
+            hint="the other parts are bytes and links: a better engine does not save them",
+        )
     return Part("dispatch", Range.of(seconds - end.saves_s), why)
 
 

@@ -61,6 +61,15 @@ def read(target: Target, gpus: int, tokens: int, cached: int) -> Bytes:
     )
 
 
+def held(target: Target, gpus: int, cached: int) -> float:
+    """Bytes that one GPU must hold: all experts, the embedding and the cache too."""
+    experts = target.experts.count if target.experts else 0
+    embedding = _WIDE * target.vocab * target.hidden / gpus
+    drafter = (target.drafter_gb or 0.0) * GB / gpus
+    weights = dense_bytes(target, gpus) + expert_bytes(target, experts, gpus)
+    return weights + embedding + drafter + cached * _cache_bytes(target, gpus)
+
+
 def dense_bytes(target: Target, gpus: int) -> float:
     return _WIDE * (_spread(target) / gpus + _copied(target))
 

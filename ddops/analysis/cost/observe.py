@@ -13,7 +13,7 @@ from typing import Any
 
 from ddops.analysis.compare import verdict
 from ddops.analysis.cost import floor
-from ddops.analysis.cost.catalogue import recognised
+from ddops.analysis.cost.catalogue import catalogue, recognised
 from ddops.analysis.cost.fit import Step, Timed
 from ddops.analysis.repeats import step_s
 from ddops.spec.cost import Processor, StepDocument, Target
@@ -40,7 +40,7 @@ def of_run(run: Run, records: Sequence[Record]) -> Observed:
         if why:
             left_out.append(f"{record.cell.id}: {why}")
         else:
-            timed.append(_timed(record, on))
+            timed.append(_timed(record, on, _gpus(run, record)))
             concurrency.append(record.cell.concurrency)
     return Observed(
         timed=tuple(timed),
@@ -88,7 +88,14 @@ def _unfit(record: Record) -> str | None:
     return None
 
 
-def _timed(record: Record, on: Processor | None) -> Timed:
+def _gpus(run: Run, record: Record) -> int:
+    """That the model is spread over, as an inventory means it."""
+    wished = record.deployment
+    every = 1 if wished.engine == "ddtree" else len(run.box_facts.get("gpus") or [])
+    return wished.gpus or max(1, every)
+
+
+def _timed(record: Record, on: Processor | None, gpus: int) -> Timed:
     metrics, variant = record.metrics, record.cell.variant
     assert metrics is not None, "only fit records are timed"
     requests = metrics.concurrency_achieved
@@ -97,7 +104,7 @@ def _timed(record: Record, on: Processor | None) -> Timed:
     read = 0.0
     if on is not None and shape is not None:
         cached = round(requests * _context(metrics))
-        size = floor.read(shape, 1, round(nodes), cached)
+        size = floor.read(shape, gpus, round(nodes), cached)
         read = (size.target_weights + size.cache) / (on.tb_s * 1e12)
     step = Step(
         name=record.cell.id,
@@ -136,16 +143,20 @@ def _context(metrics: Metrics) -> float:
 
 
 def _processor(run: Run) -> Processor | None:
-    gpus = run.box_facts.get("gpus") or []
-    return recognised(str(gpus[0].get("name", ""))) if len(gpus) == 1 else None
+    """None where GPUs differ: a step waits for the slowest."""
+    names = {str(gpu.get("name", "")) for gpu in run.box_facts.get("gpus") or []}
+    return recognised(names.pop()) if len(names) == 1 else None
 
 
 def _target(record: Record) -> Target | None:
-    """Of our own engine at 16 bits, which tells its model's shape; None for another."""
+    """As our own engine tells it, at 16 bits; else what the catalogue has under its name."""
     info = record.engine.info if record.engine else {}
     model = info.get("model")
     shape: dict[str, Any] | None = model.get("shape") if isinstance(model, dict) else None
-    if shape is None or shape.get("family") not in ("llama", "qwen3"):
+    if shape is None:
+        listed = {target.name: target for target in catalogue().targets}
+        return listed.get(record.deployment.model.name)
+    if shape.get("family") not in ("llama", "qwen3"):
         return None  # a mixture's experts are not in it
     if info.get("dtype") not in ("bfloat16", "float16"):
         return None

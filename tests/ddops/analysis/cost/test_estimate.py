@@ -9,6 +9,7 @@ import pytest
 from ddops.analysis.cost.catalogue import field_record, processor, target
 from ddops.analysis.cost.estimate import Case, Estimate, estimate
 from ddops.analysis.cost.range import Range
+from ddops.errors import UsageError
 
 KIMI, RECORD = target("kimi-k2.6"), field_record()
 ACCEPT = Range(4.36, 4.36)
@@ -83,6 +84,18 @@ def test_what_a_better_engine_saves_comes_off_the_step() -> None:
     before, after = (estimate(case, RECORD, ACCEPT, saves_s=saves) for saves in (0.0, 0.0045))
     assert step_ms(before).low - step_ms(after).low == pytest.approx(4.5)
     assert any("a wish" in said for said in after.assumptions)
+
+
+def test_no_more_can_be_saved_than_dispatch() -> None:
+    with pytest.raises(UsageError, match=r"more than the 11\.2 ms of dispatch"):
+        estimate(made().case, RECORD, ACCEPT, saves_s=0.012)
+
+
+def test_what_no_gpu_can_hold_is_refused() -> None:
+    """554 GiB of weights: 72 GiB and the drafter a GPU of eight, far too much for two."""
+    with pytest.raises(UsageError, match="on 2 x b300 at C=1 needs") as told:
+        estimate(dataclasses.replace(made().case, gpus=2), RECORD, ACCEPT)
+    assert "--gpus" in (told.value.hint or "")
 
 
 def test_other_gpu_counts_are_not_calibrated_by_the_record() -> None:

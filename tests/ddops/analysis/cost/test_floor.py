@@ -35,6 +35,13 @@ def test_a_cached_position_is_split_by_heads_until_there_is_one_a_gpu() -> None:
     assert [floor.read(model, n, 1, 1).cache for n in (8, 16)] == [whole / 8] * 2
 
 
+def test_all_of_kimi_is_as_large_as_its_checkpoint() -> None:
+    """554.3 GiB on disk with the vision tower; the drafter apart."""
+    assert KIMI.drafter_gb is not None
+    whole = floor.held(KIMI, 1, 0) / floor.GB - KIMI.drafter_gb
+    assert whole == pytest.approx(554.3 * 2**30 / floor.GB, rel=0.005)
+
+
 def test_one_token_touches_its_own_experts_and_many_touch_all() -> None:
     assert floor.touched(KIMI, 1) == pytest.approx(8)
     assert floor.touched(KIMI, 10_000) == pytest.approx(384)

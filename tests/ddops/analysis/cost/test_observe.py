@@ -94,3 +94,24 @@ def test_bytes_are_counted_where_gpu_and_shape_are_known() -> None:
     assert with_shape.step.bytes_s == pytest.approx(15.14e9 / 4.8e12, rel=0.01)
     assert without.step.bytes_s == 0
     assert observed([told]).timed[0].step.bytes_s == 0, "its memory is not known"
+
+
+def test_a_listed_model_of_another_engine_is_spread_over_all_gpus_of_the_box() -> None:
+    cell = Cell(variant=MATRIX.variants[2], concurrency=1, repeat=1)
+    plain = records.record(cell, MATRIX)
+    wished = plain.deployment
+    kimi = wished.model_copy(
+        update={
+            "engine": "sglang",
+            "model": wished.model.model_copy(update={"name": "kimi-k2.6"}),
+        }
+    )
+    (one,) = observed(
+        [plain.model_copy(update={"deployment": kimi})], [{"name": "NVIDIA B300 SXM6 AC"}] * 8
+    ).timed
+    assert one.step.nodes == pytest.approx(9, abs=0.5)
+    assert one.step.bytes_s == pytest.approx(16.9e9 / 8e12, rel=0.03)
+
+
+def test_gpus_of_two_kinds_have_no_bandwidth_of_their_own() -> None:
+    assert observed(gpus=[{"name": "NVIDIA H200"}, {"name": "NVIDIA B300"}]).on is None
