@@ -13,6 +13,7 @@ from ddops.errors import BundleError, UsageError
 from ddops.flows.compare import compare
 from tests.checkout import ROOT
 from tests.ddops import records
+from tests.ddops.flows.bench_machine import QUICK, BenchMachine
 
 ARCHIVED = [
     next((ROOT / "repro" / name).glob("*.zst")) for name in ("local-smollm2", "h200-smollm2")
@@ -85,6 +86,30 @@ def test_what_is_neither_run_nor_bundle_is_refused(run: Path, tmp_path: Path) ->
         compare(run, tmp_path)
     with pytest.raises(UsageError, match="there is no run and no bundle"):
         compare(run, tmp_path / "none")
+
+
+def test_two_real_runs_differ_by_what_was_planted(tmp_path: Path) -> None:
+    """The mock engine takes twice as long a step, and drafts as well as before."""
+    box = BenchMachine(tmp_path)
+    try:
+        tree = {"name": "ddtree-b8", "mode": "ddtree", "budget": 8}
+        box.matrix(variants=[tree], concurrency=[1], repeats=3)
+        runs = []
+        for out, gap in (("before", 0.05), ("after", 0.1)):
+            box.plans(ddtree_b8={**QUICK, "gap": gap})
+            done = box.bench("--out", out)
+            assert done.returncode == 0, done.stderr
+            runs += [path.parent for path in (tmp_path / out).glob("*/run.json")]
+    finally:
+        box.close()
+    lines = {(line.cell, line.metric): line for line in compare(*runs).lines}
+    step, accept = lines["ddtree-b8.c1", "TPOT s"], lines["ddtree-b8.c1", "accept"]
+    assert step.effect is not None
+    assert accept.effect is not None
+    assert step.effect.ratio == pytest.approx(2, rel=0.15)
+    assert (step.over, step.verdict) == ("3 repeats", "worse")
+    assert (accept.effect.ratio, accept.verdict) == (1.0, "not settled")
+    assert lines["ddtree-b8.c1", "tok/s"].verdict == "worse"
 
 
 def test_a_transcript_has_nothing_that_could_be_paired(run: Path) -> None:
