@@ -153,6 +153,8 @@ def _wrong(label: str, side: Evidence, repeats: Mapping[int, Record]) -> str | N
 def _other(a: Mapping[int, Record], b: Mapping[int, Record]) -> str | None:
     if next(iter(a.values())).cell.variant != next(iter(b.values())).cell.variant:
         return "the variant of this name is another configuration in B"
+    if len({record.prompts_sha256 for record in (*a.values(), *b.values())}) > 1:
+        return "a repeat was measured with other prompts"
     return None if a.keys() & b.keys() else "no repeat was measured in both"
 
 

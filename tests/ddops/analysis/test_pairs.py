@@ -173,6 +173,18 @@ def test_numbers_by_another_definition_are_refused() -> None:
     }
 
 
+def test_prompts_that_changed_on_the_way_are_refused() -> None:
+    def edited(record: Record) -> Record:
+        late = record.cell.repeat == 3 and record.cell.variant.name == "ar"
+        return record.model_copy(update={"prompts_sha256": "c" * 64}) if late else record
+
+    told = {
+        one.cell: one.reason
+        for one in compare(evidence(), evidence(change=edited), TIMINGS).refused
+    }
+    assert told == dict.fromkeys(("ar.c1", "ar.c4"), "a repeat was measured with other prompts")
+
+
 def test_a_name_that_means_another_configuration_is_refused() -> None:
     def larger(record: Record) -> Record:
         variant = record.cell.variant
