@@ -20,6 +20,7 @@ from ddops.errors import UsageError
 from ddops.spec.cost import FieldRecord, Measured, Processor, Target
 from ddops.spec.deployment import Mode
 
+_GUESSED_BUDGETS = (8, 32)  # of `guessed_rest_ms`
 _REDUCTIONS = 2  # all-reduces of a layer whose tensors are spread: attention and MLP
 
 
@@ -144,16 +145,21 @@ def _reckoned(case: Case, record: FieldRecord | None, end: _End) -> tuple[Part, 
     parts = [by_bytes("dense weights", read.dense)]
     if case.target.experts:
         parts.append(_experts(case, record, read.experts))
+    parts.append(_arithmetic(case, weights_s=_sum(parts)))
     parts.append(by_bytes("cache", read.cache))
     if case.budget and read.draft:
         parts.append(by_bytes("draft", read.draft))
-    work = floor.flops(case.target, case.gpus, case.tokens)
-    beyond = max(0.0, work / case.on.tflops / 1e12 - sum(p.seconds.low for p in parts[:2]))
-    why = f"{work / 1e12:.2f} TFLOP a GPU at {case.on.tflops:g} TFLOP/s, beyond what the bytes take"
-    parts.append(Part("arithmetic", Range.of(beyond), why))
     if case.gpus > 1:
         parts.append(_all_reduce(case, end))
     return tuple(parts)
+
+
+def _arithmetic(case: Case, *, weights_s: float) -> Part:
+    """What the products take beyond the reading of their weights, which goes on beside them."""
+    work = floor.flops(case.target, case.gpus, case.tokens)
+    seconds = work / (case.on.tflops * 1e12)
+    why = f"{work / 1e12:.2f} TFLOP a GPU at {case.on.tflops:g} TFLOP/s, beyond the weights' bytes"
+    return Part("arithmetic", Range.of(max(0.0, seconds - weights_s)), why)
 
 
 def _experts(case: Case, record: FieldRecord | None, size: float) -> Part:
@@ -212,7 +218,8 @@ def _beyond(case: Case, record: FieldRecord, cell: Measured, end: _End) -> float
 def _growth_s(case: Case, record: FieldRecord, anchor: Measured) -> float:
     """The record's guess of how all but experts grows with the tree, as a line."""
     first, second = record.guessed_rest_ms
-    return max(0.0, (second - first) / 1e3 * (case.budget - anchor.budget) / (32 - 8))
+    per_node = (second - first) / 1e3 / (_GUESSED_BUDGETS[1] - _GUESSED_BUDGETS[0])
+    return max(0.0, per_node * (case.budget - anchor.budget))
 
 
 def _anchors(case: Case, record: FieldRecord) -> tuple[Measured, ...]:
@@ -241,6 +248,8 @@ def _assumptions(
         said.append(f"all-reduce, {case.on.link}: {link(case.on).source}")
     if case.target.experts:
         said.append("routing is uniform, no expert is hotter than another")
+    if case.budget and case.target.drafter_gb is None:
+        said.append("the drafter's size is not listed: its bytes are left out")
     if record:
         said.append(f"experts: a line through {_points(record)} on {record.moe_box}, by bandwidth")
     if anchors and processor(anchors[0].box) != case.on:

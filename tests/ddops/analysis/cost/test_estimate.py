@@ -39,9 +39,9 @@ def test_the_parts_add_up_to_the_step() -> None:
     assert names == [
         "dense weights",
         "experts",
+        "arithmetic",
         "cache",
         "draft",
-        "arithmetic",
         "all-reduce",
         "dispatch",
     ]
@@ -58,6 +58,18 @@ def test_an_all_reduce_over_pcie_costs_several_times_that_over_nvlink() -> None:
         return next(p.seconds for p in made(gpu).parts if p.name == "all-reduce")
 
     assert reduce("pro6000").low > reduce("b300").high
+
+
+def test_arithmetic_shows_only_where_it_outlasts_the_weights() -> None:
+    def arithmetic(concurrency: int) -> float:
+        case = Case(target("qwen3-8b"), processor("h200"), 1, 16, concurrency, context=100)
+        return next(
+            p.seconds.low for p in estimate(case, None, None).parts if p.name == "arithmetic"
+        )
+
+    assert arithmetic(1) == 0
+    work_s, weights_s = 2 * 64 * 17 * 7.57e9 / 989e12, 2 * 7.57e9 / 4.8e12
+    assert arithmetic(64) == pytest.approx(work_s - weights_s, rel=0.01)
 
 
 def test_less_bandwidth_is_never_faster() -> None:
@@ -113,3 +125,10 @@ def test_every_guess_of_the_data_is_printed() -> None:
     said = " ".join(made("h200", budget=16).assumptions)
     for word in ("uniform", "guess", "bandwidth", "by bandwidth", "the record guesses"):
         assert word in said
+
+
+def test_a_drafter_of_unknown_size_is_left_out_and_said_to_be() -> None:
+    case = Case(target("qwen3-8b"), processor("h200"), 1, 16)
+    one = estimate(case, RECORD, ACCEPT)
+    assert "draft" not in [part.name for part in one.parts]
+    assert any("drafter" in said for said in one.assumptions)
