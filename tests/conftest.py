@@ -3,7 +3,8 @@
 Without a GPU, Triton's kernels are interpreted; that is decided before Triton is imported.
 So is how OpenMP's threads wait for each other, before torch is: they sleep. Spinning, one forward
 takes ten times as long when another process wants a core. And Ctrl-C is on: whoever starts the
-tests in the background switches it off for every process they start.
+tests in the background switches it off for every process they start. No screen is 80 columns wide
+because pytest's workers are told that theirs is.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.pop("COLUMNS", None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -43,7 +43,7 @@ fi
 """ + _SENT.joinpath("box_settle.sh").read_text("utf-8")
 # Of a full disk aria2 says that it stopped, or that it could not flush.
 _ROOM = """
-mkdir -p "$1" && df -PB1 "$1" | awk 'END { print $4 }'
+mkdir -p "$1" && stat -f -c '%a %S' "$1"
 stat -c %b "$2" 2>/dev/null || echo 0
 """
 _DROP = 'rm -f "$1.part" "$1.part.aria2"'
@@ -171,7 +171,9 @@ class _Work:
 
     def _must_fit(self, file: Offered) -> None:
         folder = self.want.folder
-        free, blocks = map(int, self.sh(_ROOM, folder, f"{folder}/{file.name}.part").stdout.split())
+        said = self.sh(_ROOM, folder, f"{folder}/{file.name}.part").stdout
+        units, unit, blocks = map(int, said.split())
+        free = units * unit
         if free < (file.size or 0) - blocks * 512:
             raise WeightsError(
                 f"the disk is full: {free / 1e6:.1f} MB are free, the rest of {file.name} does not"
