@@ -187,7 +187,7 @@ def test_a_planted_secret_is_nowhere_but_in_its_own_files(site: Site) -> None:
         "/etc",
         "/run",
         "/tmp",
-    )  # a checkout, which holds this test, may be in /srv
+    )
     found = site.box.run("grep", "-rlF", SECRET, *places)
     assert found.stdout.split() == [f"{HOME}/env", "/root/key"]
     assert site.box.must("stat", "-c", "%a", f"{HOME}/env") == "600\n"
