@@ -123,12 +123,6 @@ def env_of(site: Site, deployment: Deployment) -> str:
     return render_env(variable, api_key(site.host, deployment.serving))
 
 
-def env_of(site: Site, deployment: Deployment) -> str:
-    """The file with the service's secrets, as its engine reads them."""
-    variable = ENGINES[deployment.engine].key_variable
-    return render_env(variable, api_key(site.host, deployment.serving))
-
-
 def check_engine(seen: Observed, engine: Engine) -> None:
     _refuse(preflight.python(seen.python, engine))
 
