@@ -49,7 +49,7 @@ class Layer:
         top = torch.log_softmax(raw, -1).topk(self.budget, -1)
         self.ranked.copy_(top.indices)
         self.logprobs.copy_(top.values)
-        self.start.copy_(torch.randint(0, 500, (ROWS,), device="cuda", generator=generator))
+        self.start.copy_(torch.randint(0, 300, (ROWS,), device="cuda", generator=generator))
         self.root.copy_(torch.randint(0, 999, (ROWS,), device="cuda", generator=generator))
 
     def step(self) -> tuple[DraftTree, torch.Tensor, torch.Tensor]:
