@@ -12,6 +12,7 @@ from ddtree.engine.budget import BudgetChooser, StepTimes
 from ddtree.engine.errors import CapacityError
 from ddtree.engine.geometry import step_budgets, tree_depth, tree_nodes
 from ddtree.engine.loop import Engine
+from ddtree.engine.prefill import warm
 from ddtree.engine.runner import Runner
 from ddtree.engine.scheduler import Capacity, Scheduler
 from ddtree.engine.state import RowState
@@ -45,6 +46,7 @@ def build(config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = N
     with torch.inference_mode():
         if graphs and config.drafter != "prompt-lookup":
             stepper.capture(buckets)
+            warm(models, pools, config.prefill_chunk)
         if config.adaptive:
             chooser = BudgetChooser(StepTimes(stepper.measure(buckets)), capacity.rows)
     return Engine(config, Runner(config, stepper, lag=lag, chooser=chooser), Scheduler(capacity))

@@ -11,13 +11,16 @@ from typing import NamedTuple
 import torch
 
 from ddtree.core.batch import Rows
-from ddtree.core.sequence import Sequence, TokenLogprob
+from ddtree.core.sequence import Request, Sequence, TokenLogprob
 from ddtree.engine.logprobs import logprobs_at
 from ddtree.engine.scheduler import Chunk
 from ddtree.engine.upload import Download, download, upload
 from ddtree.ops.sample import Method, Narrowing, sample, uniform
 from ddtree.ops.tree_attention import plan_attention
 from ddtree.speculate.seam import Models, Pools
+
+PADDED = 16
+WARMED = (16, 32, 64, 128, 256)  # a length for each tile of the products, and for split attention
 
 
 class Committed(NamedTuple):
@@ -47,10 +50,33 @@ class First:
         return found
 
 
+def warm(models: Models, pools: Pools, most: int) -> None:
+    """Compile the kernels of a prefill of up to `most` tokens, on rows that own no page.
+
+    Else the first prompts of each length would wait for a compiler, some seconds each.
+    """
+    for count in sorted({min(most, length) for length in (*WARMED, most)}):
+        for batch in (1, 2):
+            tokens = [0] * count
+            request = Request("warm", tuple(tokens), max_tokens=1)
+            rows = [Sequence(request, list(tokens), end=count + 1) for _ in range(batch)]
+            first = prefill([Chunk(row, 0, count) for row in rows], models, pools)
+            assert first is not None, "a whole prompt gives a token"
+            first.read()
+
+
+def padded_length(new: int, device: torch.device) -> int:
+    """What a forward of `new` tokens a row is padded to: on CUDA a multiple of 16.
+
+    Triton compiles a kernel anew for counts that are 1, or a multiple of 16; so all are.
+    """
+    return -(-new // PADDED) * PADDED if device.type == "cuda" else new
+
+
 def prefill(chunks: list[Chunk], models: Models, pools: Pools) -> First | None:
     """Start one forward over all chunks; None when no prompt ends in it."""
     device = models.target.device
-    new = max(chunk.end - chunk.begin for chunk in chunks)
+    new = padded_length(max(chunk.end - chunk.begin for chunk in chunks), device)
     longest = max(chunk.begin for chunk in chunks) + new
     rows = _rows(chunks, device, -(-longest // pools.page_size))
     tokens = [chunk.sequence.tokens[chunk.begin : chunk.end] for chunk in chunks]
