@@ -24,7 +24,9 @@ from ddops.errors import BundleError
 LEVEL: Final = 10
 WINDOW_LOG: Final = 23  # 8 MiB: what a decompressor must hold
 MOST_BYTES: Final = 4 << 30
-MOST_FILES: Final = 20_000
+MOST_FILES: Final = 10_000
+MOST_RATIO: Final = 100  # ours become a tenth
+FREE_BYTES: Final = 16 << 20  # whatever the ratio
 _SKIPPABLE: Final = bytes.fromhex("50 2a 4d 18")
 _SEAL: Final = 4 + 4 + 32  # bytes
 
@@ -87,12 +89,16 @@ class _Reader:
         self._unread = size
         self._frame = zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG).decompressobj()
         self._ready = b""
-        self._left = MOST_BYTES
+        self._left = self._most = min(MOST_BYTES, FREE_BYTES + MOST_RATIO * size)
+
+    def announce(self, size: int) -> None:
+        """So much will be asked for: refused before it is unpacked, and before it is written."""
+        if size > self._left:
+            raise self.wrong(f"it unpacks to more than {self._most >> 20} MiB")
 
     def exactly(self, size: int) -> bytes:
+        self.announce(size)
         self._left -= size
-        if self._left < 0:
-            raise self.wrong(f"it unpacks to more than {MOST_BYTES >> 30} GiB")
         while len(self._ready) < size:
             self._feed(_FEED)
         taken, self._ready = self._ready[:size], self._ready[size:]
@@ -157,8 +163,9 @@ def _member(reader: _Reader, header: bytes) -> tarfile.TarInfo:
         member = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
     except (tarfile.HeaderError, UnicodeDecodeError) as error:
         raise reader.wrong(f"a header is damaged: {error}") from error
-    if not 0 <= member.size <= MOST_BYTES:
+    if member.size < 0:
         raise reader.wrong(f"{member.name!r} has an impossible size")
+    reader.announce(member.size)
     if member.type != tarfile.REGTYPE:
         raise reader.wrong(f"{member.name!r} is not a plain file")
     if not SAFE_NAME.match(member.name) or "/" not in member.name:

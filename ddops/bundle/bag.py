@@ -21,7 +21,8 @@ TAGS: Final = ("README.md", "bag-info.txt", "bagit.txt", MANIFEST)
 SIGNATURE: Final = "signature.dsse.json"
 """Of the tag manifest, so in no manifest; `signature.py` knows what must stand in it."""
 
-NOT_REGULAR: Final = "is not a regular file"
+MOST_READ: Final = 6 << 20  # bytes; as JSON it may take 400 MB of memory to read
+_ONLY_HASHED: Final = "data/report/"
 
 SAFE_NAME: Final = re.compile(r"^(?!.*(?:^|/)\.\.?(?:/|$))[\w.-]+(?:/[\w.-]+)*$", re.ASCII)
 _LINE: Final = re.compile(r"^([0-9a-f]{64})  (\S+)$")
@@ -56,18 +57,32 @@ def bagged(
     return {**data, **tags, TAG_MANIFEST: tag_manifest}
 
 
+def unsafe(folder: Path) -> Iterator[Finding]:
+    """What nobody should open: a link may lead to anything, and a long text fills the memory."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            yield Finding(name, "is not a regular file")
+        elif path.stat().st_size > MOST_READ and not name.startswith(_ONLY_HASHED):
+            yield Finding(name, f"is longer than {MOST_READ >> 20} MiB")
+
+
 def check(folder: Path) -> Iterator[Finding]:
-    """Everything in `folder` that its manifests do not say, and the other way round."""
+    """Everything in `folder` that its manifests do not say, and the other way round.
+
+    Where anything is `unsafe`, that is all that is told.
+    """
+    if dangers := list(unsafe(folder)):
+        yield from dangers
+        return
     present = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
     for name, path in present.items():
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            yield Finding(name, NOT_REGULAR)
-        elif path.is_dir() and not any(path.iterdir()):
+        if path.is_dir() and not any(path.iterdir()):
             yield Finding(name, "is an empty folder, which no bundle has")
-    files = {n: p for n, p in present.items() if p.is_file() and not p.is_symlink()}
+    files = {name: path for name, path in present.items() if path.is_file()}
     payload = {name: path for name, path in files.items() if name.startswith("data/")}
-    tags = {n: p for n, p in files.items() if n not in payload}
-    tags = {n: p for n, p in tags.items() if n not in (TAG_MANIFEST, SIGNATURE)}
+    beside = {*files} - {*payload, TAG_MANIFEST, SIGNATURE}
+    tags = {name: files[name] for name in beside}
     yield from _declared(files)
     yield from _against(TAG_MANIFEST, files, tags, TAGS)
     yield from _against(MANIFEST, files, payload, ())

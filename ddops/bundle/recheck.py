@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from ddops.bundle.bag import Finding
 from ddops.errors import BundleError
@@ -29,6 +31,10 @@ _W = TypeVar("_W", bound=Word)
 _T = TypeVar("_T")
 _WEIGHTS: Final = TypeAdapter(tuple[WeightsFile, ...])
 _REDACTIONS: Final = TypeAdapter(tuple[Redaction, ...])
+_MANY: Final = 1000  # faults of one file, each of which takes a kilobyte to tell
+_MOST_VALUES: Final = 300_000
+_OTHER_FACTS: Final = "before the box's facts changed"
+_OTHER_UNIT: Final = "under an earlier unit"
 _MAY_LACK: Final = "data/environment.json"  # of a box that could not be asked
 
 
@@ -43,26 +49,30 @@ class Opened:
     findings: tuple[Finding, ...]
 
 
+@dataclass(frozen=True)
+class Rechecked:
+    info: BundleInfo | None
+    records: int  # that could be read
+    derived: int  # of them, those whose numbers were derived again
+    notes: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
 def open_bundle(folder: Path) -> Opened:
     found: list[Finding] = []
-    info = _read(folder, "data/bundle.json", BundleInfo, found)
-    run = _read(folder, "data/run.json", Run, found)
-    names = sorted(path.name for path in (folder / "data" / "records").glob("*.json"))
-    read = {name: _read(folder, f"data/records/{name}", Record, found) for name in names}
-    redactions = _parsed(folder, "data/redactions.json", _REDACTIONS.validate_json, found)
-    _parsed(folder, "data/weights.json", _WEIGHTS.validate_json, found)
-    _read(folder, _MAY_LACK, Environment, found)
+    info, run, redactions = _head(folder, found)
+    read = {name: _read(folder, f"data/records/{name}", Record, found) for name in _names(folder)}
     records = {name: record for name, record in read.items() if record is not None}
-    return Opened(info, run, records, redactions or (), tuple(found))
+    return Opened(info, run, records, redactions, tuple(found))
 
 
 def refuse_newer(folder: Path) -> None:
     """A later format may be fine; this ddops just cannot tell."""
     try:
-        said = TypeAdapter(dict[str, Any]).validate_json((folder / "data/bundle.json").read_bytes())
-    except (OSError, ValidationError):
+        said = from_json((folder / "data/bundle.json").read_bytes())
+    except (OSError, ValueError):
         return
-    version = said.get("schema_version")
+    version = said.get("schema_version") if isinstance(said, dict) else None
     if isinstance(version, int) and version > BUNDLE_SCHEMA_VERSION:
         raise BundleError(
             f"data/bundle.json: schema version {version}, this ddops reads up to "
@@ -71,21 +81,33 @@ def refuse_newer(folder: Path) -> None:
         )
 
 
-def recheck(folder: Path, opened: Opened, derive: Derive) -> Iterator[Finding]:
-    yield from opened.findings
-    for name, record in opened.records.items():
-        yield from numbers(f"data/records/{name}", record, derive)
-    if opened.run is not None:
-        yield from _run(opened.run)
-        redacted = any(each.file == "run.json" for each in opened.redactions)
-        yield from _units(folder, opened.run, redacted=redacted)
-        for name, record in opened.records.items():
-            for reason in _strange(name, record, opened.run):
-                yield Finding(f"data/records/{name}", reason)
-    if opened.run and opened.info and opened.info.fingerprint != opened.run.fingerprint:
-        yield Finding("data/bundle.json", "names another matrix than data/run.json")
-    if not opened.records:
-        yield Finding("data/records", "holds no record")
+def recheck(folder: Path, derive: Derive) -> Rechecked:
+    """Reads one record at a time, so that many of them need no more memory than one."""
+    found: list[Finding] = []
+    info, run, redactions = _head(folder, found)
+    if run is not None:
+        found += _run(run)
+        redacted = any(each.file == "run.json" for each in redactions)
+        found += _units(folder, run, redacted=redacted)
+    if run and info and info.fingerprint != run.fingerprint:
+        found.append(Finding("data/bundle.json", "names another matrix than data/run.json"))
+    tally = Counter[str]()
+    for name in _names(folder):
+        record = _read(folder, f"data/records/{name}", Record, found)
+        if record is not None:
+            found += numbers(f"data/records/{name}", record, derive)
+            tally.update(("read", *(("derived",) if record.metrics is not None else ())))
+        if record is not None and run is not None:
+            found += (Finding(f"data/records/{name}", why) for why in _strange(name, record, run))
+            tally.update(_earlier(record, run))
+    if not tally["read"]:
+        found.append(Finding("data/records", "holds no record"))
+    notes = (
+        f"{tally[what]} of {tally['read']} records were measured {what}"
+        for what in (_OTHER_FACTS, _OTHER_UNIT)
+        if tally[what]
+    )
+    return Rechecked(info, tally["read"], tally["derived"], tuple(notes), tuple(found))
 
 
 def numbers(name: str, record: Record, derive: Derive) -> Iterator[Finding]:
@@ -155,40 +177,71 @@ def _strange(name: str, record: Record, run: Run) -> Iterator[str]:
         yield "its name says the cell failed, its gates do not"
 
 
-def notes(run: Run, records: Mapping[str, Record]) -> Iterator[str]:
+def _earlier(record: Record, run: Run) -> Iterator[str]:
     """What a resumed run may have changed on the way: no fault, but to be known."""
-    facts = sum(r.box_facts_sha256 != run.box_facts_sha256 for r in records.values())
-    if facts:
-        yield f"{facts} of {len(records)} records were measured before the box's facts changed"
-    served = {name: note.unit_sha256 for name, note in run.served.items()}
-    units = sum(
-        r.unit_sha256 not in ("", served.get(r.cell.variant.name)) for r in records.values()
-    )
-    if units:
-        yield f"{units} of {len(records)} records were measured under an earlier unit"
+    if record.box_facts_sha256 != run.box_facts_sha256:
+        yield _OTHER_FACTS
+    served = run.served.get(record.cell.variant.name)
+    if record.unit_sha256 not in ("", served.unit_sha256 if served else None):
+        yield _OTHER_UNIT
+
+
+class _Head(NamedTuple):
+    info: BundleInfo | None
+    run: Run | None
+    redactions: tuple[Redaction, ...]
+
+
+def _head(folder: Path, found: list[Finding]) -> _Head:
+    """All but the records; what is wrong with it goes to `found`."""
+    info = _read(folder, "data/bundle.json", BundleInfo, found)
+    run = _read(folder, "data/run.json", Run, found)
+    redactions = _parsed(folder, "data/redactions.json", _REDACTIONS.validate_python, found)
+    _parsed(folder, "data/weights.json", _WEIGHTS.validate_python, found)
+    _read(folder, _MAY_LACK, Environment, found)
+    return _Head(info, run, redactions or ())
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "data" / "records").glob("*.json"))
 
 
 def _read(folder: Path, name: str, kind: type[_W], found: list[Finding]) -> _W | None:
-    return _parsed(folder, name, kind.model_validate_json, found)
+    return _parsed(folder, name, kind.model_validate, found)
 
 
-def _parsed(
-    folder: Path, name: str, parse: Callable[[bytes], _T], found: list[Finding]
-) -> _T | None:
-    """None and a finding when the file is not what its name says."""
+def _parsed(folder: Path, name: str, parse: Callable[[Any], _T], found: list[Finding]) -> _T | None:
+    """None and a finding when the file is not what its name says.
+
+    From JSON to values first: each fault that pydantic finds in JSON itself carries a copy of all
+    that is around it, and a hostile file has as many faults as values.
+    """
     try:
-        return parse((folder / name).read_bytes())
+        value = from_json((folder / name).read_bytes())
+        if _values(value) > _MOST_VALUES:
+            raise ValueError(f"more than {_MOST_VALUES} values besides chunks")
+        return parse(value)
     except FileNotFoundError:
         if name != _MAY_LACK:
             found.append(Finding(name, "is missing"))
-    except (OSError, ValidationError) as error:
+    except (OSError, ValueError) as error:
         found.append(Finding(name, _first(error)))
     return None
+
+
+def _values(value: object) -> int:
+    """Lists of chunks are apart: they may be long, and their first fault ends the reading."""
+    if isinstance(value, dict):
+        below = (v for k, v in value.items() if not (k == "chunks" and isinstance(v, list)))
+        return len(value) + sum(map(_values, below))
+    return len(value) + sum(map(_values, value)) if isinstance(value, list) else 0
 
 
 def _first(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return f"cannot be read: {error}"
+    if error.error_count() > _MANY:
+        return f"{error.error_count()} things in it are wrong"
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"])) or "the file"
     return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"

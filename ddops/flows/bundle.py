@@ -114,35 +114,29 @@ def verify(path: Path, signers: Path | None = None) -> Verified:
     An archive that cannot be unpacked safely is a `BundleError`.
     """
     with unpacked(path) as folder:
-        findings = list(bag.check(folder))
-        if any(finding.reason == bag.NOT_REGULAR for finding in findings):
-            return _unread(path, findings)  # a link may lead to anything: nothing is opened
+        if dangers := tuple(bag.unsafe(folder)):
+            return Verified(path.name, 0, 0, 0, signed=(), notes=(), findings=dangers)
+        findings = tuple(bag.check(folder))
         if not findings:
             recheck.refuse_newer(folder)
         checked = signing.check(folder, signers)
-        opened = recheck.open_bundle(folder)
+        inside = recheck.recheck(folder, derived)
         known = {finding.file for finding in findings}
-        deeper = recheck.recheck(folder, opened, derived)
-        findings += [f for f in deeper if f.file not in known or "metrics." in f.reason]
-        records = opened.records
-        notes = recheck.notes(opened.run, records) if opened.run else ()
+        deeper = (f for f in inside.findings if f.file not in known or "metrics." in f.reason)
         return Verified(
-            name=opened.info.name if opened.info else path.name,
+            name=inside.info.name if inside.info else path.name,
             files=sum(each.is_file() for each in folder.rglob("*")),
-            records=len(records),
-            derived=sum(record.metrics is not None for record in records.values()),
+            records=inside.records,
+            derived=inside.derived,
             signed=checked.signed,
-            notes=(*checked.notes, *notes),
-            findings=(*findings, *checked.findings),
+            notes=(*checked.notes, *inside.notes),
+            findings=(*findings, *deeper, *checked.findings),
         )
-
-
-def _unread(path: Path, findings: list[Finding]) -> Verified:
-    return Verified(path.name, 0, 0, 0, signed=(), notes=(), findings=tuple(findings))
 
 
 def show(path: Path) -> Shown:
     with unpacked(path) as folder:
+        sound(path, bag.unsafe(folder))
         recheck.refuse_newer(folder)
         opened = recheck.open_bundle(folder)
         checked = signing.check(folder, signers=None)

@@ -6,9 +6,9 @@ the moment a request was sent; a chunk is not a token, so every chunk carries it
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from ddops.spec.base import Word
 from ddops.spec.deployment import Deployment
@@ -33,7 +33,7 @@ class Trace(Word):
     sent: float  # seconds since the window opened
     first: float | None  # seconds since sent, first token
     last: float | None  # seconds since sent, last token
-    chunks: tuple[Chunk, ...]  # those that brought tokens
+    chunks: Annotated[tuple[Chunk, ...], FailFast()]  # those that brought tokens
     tokens_from: TokensFrom = "every-chunk"
     prompt_tokens: int | None
     completion_tokens: int | None
