@@ -31,6 +31,32 @@ class RopeScaling:
 
 
 @dataclass(frozen=True)
+class Latent:
+    """Multi-head latent attention: a token leaves one latent and one rotated key, for all heads."""
+
+    rank: int  # of the latent, from which each head's key and value are made
+    rope_dim: int  # of the key that is rotated, and of a query's part that meets it
+    nope_dim: int  # of a head's query and key that are not
+    value_dim: int  # of a head
+    query_rank: int | None  # None: queries are made from the hidden state itself
+    scale: float  # what scores are multiplied by, YaRN's factor included
+    interleaved: bool = True  # checkpoints rotate (0, 1), (2, 3), .. and not halves
+
+    @property
+    def cached_dim(self) -> int:
+        return self.rank + self.rope_dim
+
+
+@dataclass(frozen=True)
+class SigmoidRouting:
+    """DeepSeek-V3's router (`noaux_tc`): groups of experts are chosen first, then experts."""
+
+    groups: int
+    active_groups: int
+    scaling: float  # of the weights
+
+
+@dataclass(frozen=True)
 class Experts:
     """The feed-forward of a mixture: a router picks `active` of `count` small ones a token."""
 
@@ -39,6 +65,8 @@ class Experts:
     intermediate_size: int  # of one expert
     normalised: bool  # the weights of the active ones are made to sum to one
     dense_layers: tuple[int, ...] = ()  # layers with one feed-forward for every token
+    shared_size: int = 0  # of one more that every token passes through; 0: there is none
+    sigmoid: SigmoidRouting | None = None  # None: a softmax over all
 
 
 @dataclass(frozen=True)
@@ -60,6 +88,14 @@ class ModelShape:
     qk_norm: bool = False  # Qwen3 and DFlash drafters
     rope_scaling: RopeScaling | None = None
     experts: Experts | None = None
+    latent: Latent | None = None  # then a head's size is that of its query, nope_dim + rope_dim
+
+    @property
+    def cached(self) -> tuple[int, int, int]:
+        """What a token leaves in a layer's cache, [sides, heads, size]: keys and values, or one."""
+        if self.latent is not None:
+            return 1, 1, self.latent.cached_dim
+        return 2, self.num_kv_heads, self.head_dim
 
 
 @dataclass(frozen=True)

@@ -54,14 +54,7 @@ def build(config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = N
 
 def _pools(config: EngineConfig, models: Models, slots: int) -> Pools:
     def pool(shape: ModelShape) -> KvPool:
-        return KvPool(
-            shape.num_layers,
-            slots,
-            shape.num_kv_heads,
-            shape.head_dim,
-            dtype=models.target.dtype,
-            device=models.target.device,
-        )
+        return KvPool(shape, slots, dtype=models.target.dtype, device=models.target.device)
 
     return Pools(
         target=pool(models.target.shape),

@@ -31,16 +31,16 @@ class Attention(nn.Module):
         x: torch.Tensor,  # [B, N, H]
         residual: torch.Tensor,  # [B, N, H], added to the result
         angles: Angles,
-        kv: tuple[torch.Tensor, torch.Tensor],  # this layer's keys and values, each [slots, Hkv, D]
+        kv: tuple[torch.Tensor, ...],  # this layer's keys and values, each [slots, Hkv, D]
         plan: AttentionPlan,
     ) -> torch.Tensor:
         keys, values = kv
         joint = self.qkv(x).view(*x.shape[:2], -1, self.head_dim)  # [B, N, Hq + 2 Hkv, D]
         if joint.is_cuda:  # one kernel
             norm = (self.qk_norm.weight, self.qk_norm.eps) if self.qk_norm is not None else None
-            q = rope_kv(joint, (angles.cos, angles.sin), kv, plan.write_slots, norm)
+            q = rope_kv(joint, (angles.cos, angles.sin), (keys, values), plan.write_slots, norm)
         else:
-            q = self._turn(joint, angles, kv, plan)
+            q = self._turn(joint, angles, (keys, values), plan)
         out: torch.Tensor = self.output(tree_attention(q, keys, values, plan).flatten(2), residual)
         return out
 

@@ -7,6 +7,7 @@ from torch import nn
 
 from ddtree.layers.attention import Attention
 from ddtree.layers.experts import SparseMlp
+from ddtree.layers.latent_attention import LatentAttention
 from ddtree.layers.mlp import GatedMlp
 from ddtree.layers.norm import RmsNorm
 from ddtree.layers.rotary import Angles
@@ -17,7 +18,7 @@ class DecoderLayer(nn.Module):
     def __init__(
         self,
         attention_norm: RmsNorm,
-        attention: Attention,
+        attention: Attention | LatentAttention,
         mlp_norm: RmsNorm,
         mlp: GatedMlp | SparseMlp,
     ) -> None:
@@ -31,7 +32,7 @@ class DecoderLayer(nn.Module):
         self,
         x: torch.Tensor,  # [B, N, H]
         angles: Angles,
-        kv: tuple[torch.Tensor, torch.Tensor],
+        kv: tuple[torch.Tensor, ...],
         plan: AttentionPlan,
     ) -> torch.Tensor:
         x = self.attention(self.attention_norm(x), x, angles, kv, plan)

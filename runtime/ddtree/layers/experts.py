@@ -5,33 +5,33 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ddtree.config import Experts
-from ddtree.layers.linear import Linear
+from ddtree.layers.mlp import GatedMlp
+from ddtree.layers.routing import SigmoidRouter, SoftmaxRouter
 from ddtree.ops.experts import expert_mlp
 
 
 class SparseMlp(nn.Module):
-    """`gate_up` [E, 2 F, H] stacks an expert's gate and up rows; `down` [E, H, F]."""
+    """`gate_up` [E, 2 F, H] stacks an expert's gate and up rows; `down` [E, H, F].
+
+    Every token passes through `shared`, where there is one.
+    """
 
     def __init__(
-        self, router: Linear, gate_up: torch.Tensor, down: torch.Tensor, experts: Experts
+        self,
+        router: SoftmaxRouter | SigmoidRouter,
+        gate_up: torch.Tensor,
+        down: torch.Tensor,
+        shared: GatedMlp | None,
     ) -> None:
         super().__init__()
         self.router = router
         self.gate_up = gate_up
         self.down = down
-        self.active = experts.active
-        self.normalised = experts.normalised
+        self.shared = shared
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
         """[..., H] -> [..., H], plus `residual`."""
-        chosen, weights = self.route(x)
+        chosen, weights = self.router(x)
+        if self.shared is not None:
+            residual = self.shared(x, residual)
         return expert_mlp(x, (self.gate_up, self.down), chosen, weights, residual)
-
-    def route(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Experts [..., K] int64 of each token, and their weights [..., K] float32."""
-        shares = self.router(x).float().softmax(-1)
-        weights, chosen = shares.topk(self.active, dim=-1)
-        if self.normalised:
-            weights = weights / weights.sum(-1, keepdim=True)
-        return chosen, weights

@@ -43,7 +43,8 @@ class Rotary(nn.Module):
 
 
 def rotary_of(shape: ModelShape, device: torch.device) -> Rotary:
-    return Rotary(shape.head_dim, shape.rope_theta, device, shape.rope_scaling)
+    turned = shape.head_dim if shape.latent is None else shape.latent.rope_dim
+    return Rotary(turned, shape.rope_theta, device, shape.rope_scaling)
 
 
 def frequencies(head_dim: int, theta: float, scaling: RopeScaling | None = None) -> torch.Tensor:

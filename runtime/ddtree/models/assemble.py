@@ -5,16 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 import torch
+from torch import nn
 
-from ddtree.config import ModelShape
+from ddtree.config import Experts, Latent, ModelShape
 from ddtree.layers.attention import Attention
 from ddtree.layers.decoder import DecoderLayer
 from ddtree.layers.experts import SparseMlp
+from ddtree.layers.latent_attention import LatentAttention
 from ddtree.layers.linear import Linear
 from ddtree.layers.mlp import GatedMlp
 from ddtree.layers.norm import RmsNorm
+from ddtree.layers.routing import SigmoidRouter, SoftmaxRouter
 from ddtree.models import weights as names
 from ddtree.models.weights import Weights, layer_name, take
+
+LATENT_EPS = 1e-6  # the norms inside latent attention do not ask the config
 
 
 class Assembler:
@@ -32,27 +37,74 @@ class Assembler:
         return RmsNorm(take(self.weights, (tensor,), self.like), self.shape.rms_norm_eps)
 
     def layer(self, index: int) -> DecoderLayer:
+        part, latent = partial(part_of, index), self.shape.latent
+        return DecoderLayer(
+            self.norm(*part(names.ATTENTION_NORM)),
+            self.attention(index) if latent is None else self.latent_attention(index, latent),
+            self.norm(*part(names.MLP_NORM)),
+            self.feed_forward(index),
+        )
+
+    def attention(self, index: int) -> Attention:
         part = partial(part_of, index)
-        attention = Attention(
+        return Attention(
             self.linear(*part(names.QKV)),
             self.linear(*part(names.OUTPUT)),
             self.qk_norm(index) if self.shape.qk_norm else None,
             self.shape.num_heads,
             self.shape.head_dim,
         )
-        return DecoderLayer(
-            self.norm(*part(names.ATTENTION_NORM)),
-            attention,
-            self.norm(*part(names.MLP_NORM)),
-            self.feed_forward(index),
+
+    def latent_attention(self, index: int, latent: Latent) -> LatentAttention:
+        def rows(tensor: str) -> torch.Tensor:
+            return take(self.weights, (layer_name(index, tensor),), self.like)
+
+        def rotating(tensor: str, heads: int) -> torch.Tensor:
+            found = rows(tensor)
+            return halves(found, heads, latent.rope_dim) if latent.interleaved else found
+
+        queries: nn.Module = nn.Identity()
+        if latent.query_rank is None:
+            narrow = rotating(names.QUERY, self.shape.num_heads)
+        else:
+            narrow = rows(names.QUERY_DOWN)
+            norm = RmsNorm(rows(names.QUERY_NORM), LATENT_EPS)
+            wide = Linear(rotating(names.QUERY_UP, self.shape.num_heads))
+            queries = nn.Sequential(norm, wide)
+        up = rows(names.LATENT_UP).view(self.shape.num_heads, -1, latent.rank)
+        return LatentAttention(
+            Linear(torch.cat((narrow, rotating(names.LATENT_DOWN, heads=1)))),
+            queries,
+            RmsNorm(rows(names.LATENT_NORM), LATENT_EPS),
+            (up[:, : latent.nope_dim], up[:, latent.nope_dim :]),
+            self.linear(*part_of(index, names.OUTPUT)),
+            latent,
         )
 
     def feed_forward(self, index: int) -> GatedMlp | SparseMlp:
-        part, experts = partial(part_of, index), self.shape.experts
+        experts = self.shape.experts
         if experts is None or index in experts.dense_layers:
-            return GatedMlp(self.linear(*part(names.GATE_UP)), self.linear(*part(names.DOWN)))
+            return self.gated(index)
         gate_up, down = (self.stacked(index, tensors) for tensors in (names.GATE_UP, names.DOWN))
-        return SparseMlp(self.linear(*part(names.ROUTER)), gate_up, down, experts)
+        shared = self.gated(index, shared=True) if experts.shared_size else None
+        return SparseMlp(self.router(index, experts), gate_up, down, shared)
+
+    def gated(self, index: int, *, shared: bool = False) -> GatedMlp:
+        named = names.shared_name if shared else str
+        gate_up, down = (
+            part_of(index, tuple(map(named, tensors))) for tensors in (names.GATE_UP, names.DOWN)
+        )
+        return GatedMlp(self.linear(*gate_up), self.linear(*down))
+
+    def router(self, index: int, experts: Experts) -> SoftmaxRouter | SigmoidRouter:
+        gate = part_of(index, names.ROUTER)
+        if experts.sigmoid is None:
+            return SoftmaxRouter(self.linear(*gate), experts)
+        exact = self.like.float()
+        correction = take(self.weights, (layer_name(index, names.CORRECTION),), exact)
+        return SigmoidRouter(
+            Linear(take(self.weights, gate, exact)), correction, experts, experts.sigmoid
+        )
 
     def stacked(self, index: int, tensors: tuple[str, ...]) -> torch.Tensor:
         """[experts, out, in], filled one expert at a time."""
@@ -75,6 +127,13 @@ class Assembler:
         )
         rows = (q.expand(self.shape.num_heads, -1), k.expand(self.shape.num_kv_heads, -1))
         return RmsNorm(torch.cat(rows), self.shape.rms_norm_eps)
+
+
+def halves(rows: torch.Tensor, heads: int, turned: int) -> torch.Tensor:
+    """The last `turned` rows of each head, in pairs (0, 1), (2, 3), .., half by half."""
+    whole = rows.view(heads, -1, rows.shape[-1])  # [heads, D, in]
+    pairs = whole[:, -turned:]
+    return torch.cat((whole[:, :-turned], pairs[:, 0::2], pairs[:, 1::2]), dim=1).flatten(0, 1)
 
 
 def part_of(index: int, tensors: tuple[str, ...]) -> tuple[str, ...]:

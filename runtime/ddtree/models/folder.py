@@ -9,35 +9,50 @@ from safetensors import SafetensorError, safe_open
 
 from ddtree.models.errors import ModelError
 from ddtree.models.folder_json import read_json
+from ddtree.models.packed import PER_WORD, dequantise, fits
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
-PREFIX = "model."
+PREFIXES = ("language_model.", "model.")  # the first where a model also sees
 SCALE = "_scale"  # beside an int8 tensor: one factor a row (models/quantise.py)
+# NAME [out, in] as INT4: NAME_packed int32 [out, in / 8], NAME_scale [out, groups], NAME_shape [2]
+PACKED, SHAPE = "_packed", "_shape"
 
 
 class FolderWeights:
-    """The tensors of all shards. Opening reads the headers only."""
+    """The tensors of all shards. Opening reads the headers only; int8 and INT4 become floats."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._at: dict[str, tuple[Path, str]] = {}  # our name -> shard, the shard's name
-        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._stored: dict[str, tuple[int, ...]] = {}
         for shard in shards(path):
             self._index(shard)
-        self.shapes = {
-            name: shape
-            for name, shape in self._shapes.items()
-            if not (name.endswith(SCALE) and name.removesuffix(SCALE) in self._shapes)
-        }
+        self.shapes = self._whole_shapes()
 
     def read(self, name: str) -> torch.Tensor:
-        tensor = self._get(name)
-        if tensor.dtype != torch.int8:
+        if name not in self._at:
+            return self._unpacked(name)
+        tensor, (shard, stored) = self._get(name), self._at[name]
+        scaled = name + SCALE in self._at
+        if tensor.is_floating_point() and not scaled:
             return tensor
-        if name + SCALE not in self._at:
-            raise ModelError(self._at[name][0], f"int8 tensor {name} has no {name + SCALE}")
+        if tensor.dtype != torch.int8:
+            kind = f"{tensor.dtype} with a scale" if scaled else str(tensor.dtype)
+            raise ModelError(shard, f"tensor {stored} is {kind}, not a float or int8 one")
+        if not scaled:
+            raise ModelError(shard, f"int8 tensor {name} has no {name + SCALE}")
         return tensor.float() * self._get(name + SCALE).float().unsqueeze(1)
+
+    def _unpacked(self, name: str) -> torch.Tensor:
+        words, scale = self._get(name + PACKED), self._get(name + SCALE)
+        said, shape = self._get(name + SHAPE).tolist(), list(self.shapes[name])
+        shard, stored = self._at[name + PACKED]
+        if said != shape:
+            raise ModelError(shard, f"tensor {stored} unpacks to {shape}, its shape says {said}")
+        if not fits(words, scale):
+            raise ModelError(shard, f"tensor {stored} is not INT4 with a scale a group of columns")
+        return dequantise(words, scale)
 
     def _get(self, name: str) -> torch.Tensor:
         shard, stored = self._at[name]
@@ -46,17 +61,15 @@ class FolderWeights:
                 tensor: torch.Tensor = file.get_tensor(stored)
         except (SafetensorError, OSError) as error:
             raise ModelError(shard, f"tensor {stored} cannot be read: {error}") from error
-        if not (tensor.is_floating_point() or tensor.dtype == torch.int8):
-            raise ModelError(shard, f"tensor {stored} is {tensor.dtype}, not a float or int8 one")
         return tensor
 
     def _index(self, shard: Path) -> None:
         try:
             with safe_open(shard, framework="pt") as file:
                 for stored in sorted(file.keys()):
-                    name = stored.removeprefix(PREFIX)
+                    name = our_name(stored)
                     self._at[name] = (shard, stored)
-                    self._shapes[name] = tuple(file.get_slice(stored).get_shape())
+                    self._stored[name] = tuple(file.get_slice(stored).get_shape())
         except FileNotFoundError as error:
             raise ModelError(shard, "is missing", hint="download the checkpoint again") from error
         except (SafetensorError, OSError) as error:
@@ -65,6 +78,27 @@ class FolderWeights:
                 f"is truncated or corrupt ({error})",
                 hint="download it again and compare its sha256",
             ) from error
+
+    def _whole_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of what `read` gives: parts of a tensor are not tensors."""
+        whole = dict(self._stored)
+        for name in self._stored:
+            if name.endswith(SCALE) and name.removesuffix(SCALE) in self._stored:
+                del whole[name]
+            elif name.endswith(PACKED):
+                own = name.removesuffix(PACKED)
+                for part in (own + SCALE, own + SHAPE):
+                    if whole.pop(part, None) is None:
+                        raise ModelError(self._at[name][0], f"INT4 tensor {name} has no {part}")
+                *rows, words = whole.pop(name)
+                whole[own] = (*rows, words * PER_WORD)
+        return whole
+
+
+def our_name(stored: str) -> str:
+    for prefix in PREFIXES:
+        stored = stored.removeprefix(prefix)
+    return stored
 
 
 def shards(path: Path) -> list[Path]:

@@ -96,16 +96,17 @@ def half_by_half(rows: torch.Tensor, head_dim: int) -> torch.Tensor:
 def shape_of(file: GgufFile) -> ModelShape:
     """The metadata as a ModelShape. Raises ModelError for another family or a variant."""
     architecture = file.text("general.architecture")
-    families = [name for name, family in FAMILIES.items() if family.gguf == architecture]
-    if not families:
-        known = ", ".join(family.gguf for family in FAMILIES.values())
+    read = {family.gguf: name for name, family in FAMILIES.items() if not family.latent}
+    if architecture not in read:
+        known = ", ".join(read)
         raise ModelError(
             file.path, f"architecture {architecture!r} is not supported", hint=f"known: {known}"
         )
     if "token_embd.weight" not in file.names:
         raise ModelError(file.path, "lacks tensor token_embd.weight")
-    _refuse_variants(file, families[0])
-    return _shape(file, families[0])
+    family = read[architecture]
+    _refuse_variants(file, family)
+    return _shape(file, family)
 
 
 def _shape(file: GgufFile, family: str) -> ModelShape:

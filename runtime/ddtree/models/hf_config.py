@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ddtree.config import DrafterShape, Experts, ModelShape, Reach
 from ddtree.models.errors import ModelError
 from ddtree.models.fields import Fields
+from ddtree.models.hf_deepseek import latent, sigmoid_experts
 from ddtree.models.hf_rope import OWNER, rope_scaling, rope_theta
 from ddtree.models.registry import FAMILIES
 
 DRAFTER = "DFlashDraftModel"
+SEEING = "KimiK25ForConditionalGeneration"  # its text_config is a whole config
 # Keys of DFlash's successors: other heads or inputs, so running them as DFlash would be wrong.
 SUCCESSORS = (
     "conv_kernel_size",
@@ -29,8 +32,13 @@ def target_shape(path: Path, values: Mapping[str, Any]) -> ModelShape:
     """The shape of a target. Raises ModelError for a family or a variant we cannot run."""
     fields = Fields(path, values)
     architecture = _architecture(fields)
+    if architecture == SEEING:
+        fields = fields.inner("text_config")
+        architecture = _architecture(fields)
     for name, family in FAMILIES.items():
         if family.architecture == architecture:
+            if family.latent:
+                return _latent_shape(fields, name)
             experts = _experts(fields) if family.experts else None
             return _shape(fields, name, "target", experts)
     known = ", ".join(family.architecture for family in FAMILIES.values())
@@ -82,6 +90,13 @@ def _shape(fields: Fields, family: str, owner: OWNER, experts: Experts | None = 
         rope_scaling=rope_scaling(fields, owner),
         experts=experts,
     )
+
+
+def _latent_shape(fields: Fields, family: str) -> ModelShape:
+    """`head_dim` of such a config is what is rotated, where it stands at all."""
+    own = latent(fields)
+    shape = _shape(fields, family, "target", sigmoid_experts(fields))
+    return replace(shape, head_dim=own.nope_dim + own.rope_dim, latent=own)
 
 
 def _experts(fields: Fields) -> Experts:

@@ -57,6 +57,18 @@ def rope_scaling(fields: Fields, owner: OWNER) -> RopeScaling | None:
     )
 
 
+def score_factor(fields: Fields) -> float:
+    """What DeepSeek multiplies the scores of latent attention by: YaRN's factor, squared.
+
+    The published models' own code; 1 where `mscale_all_dim` is absent or 0.
+    """
+    _, own = _object(fields)
+    weight = own.values.get("mscale_all_dim")
+    if not weight or own.values.get("rope_type", own.values.get("type")) == "default":
+        return 1.0
+    return yarn_amplitude(own.number("factor"), own.number("mscale_all_dim")) ** 2
+
+
 def yarn_amplitude(factor: float, weight: float = 1.0) -> float:
     """YaRN's attention factor (arXiv 2309.00071, section 3.4)."""
     return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0

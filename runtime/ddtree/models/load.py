@@ -33,6 +33,12 @@ def open_target(path: Path | str) -> Checkpoint:
 def load_target(path: Path | str, dtype: torch.dtype, device: torch.device) -> Llama:
     """Raises ModelError, naming the file and the tensor."""
     checkpoint = open_target(path)
+    if checkpoint.shape.latent is not None and device.type != "cpu":
+        raise ModelError(
+            checkpoint.weights.path,
+            f"has latent attention, for which there is no kernel on {device.type} yet",
+            hint="give --device cpu",
+        )
     return Llama(checkpoint.shape, checkpoint.weights, _like(dtype, device))
 
 

@@ -14,6 +14,7 @@ class Family:
     qk_norm: bool  # each head of the queries and keys is normalised
     gguf_interleaves: bool  # llama.cpp stores query and key rows pair by pair, not half by half
     experts: bool = False  # the feed-forward of most layers is a mixture
+    latent: bool = False  # multi-head latent attention; from safetensors only
 
 
 FAMILIES: dict[str, Family] = {
@@ -21,5 +22,13 @@ FAMILIES: dict[str, Family] = {
     "qwen3": Family("Qwen3ForCausalLM", "qwen3", qk_norm=True, gguf_interleaves=False),
     "qwen3_moe": Family(
         "Qwen3MoeForCausalLM", "qwen3moe", qk_norm=True, gguf_interleaves=False, experts=True
+    ),
+    "deepseek_v3": Family(
+        "DeepseekV3ForCausalLM",
+        "deepseek2",
+        qk_norm=False,
+        gguf_interleaves=False,
+        experts=True,
+        latent=True,
     ),
 }

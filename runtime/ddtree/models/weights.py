@@ -12,7 +12,7 @@ from typing import Protocol
 
 import torch
 
-from ddtree.config import ModelShape
+from ddtree.config import Latent, ModelShape
 from ddtree.models.errors import ModelError
 
 Shapes = dict[str, tuple[int, ...]]
@@ -30,8 +30,18 @@ MLP_NORM = ("post_attention_layernorm.weight",)
 GATE_UP = ("mlp.gate_proj.weight", "mlp.up_proj.weight")
 DOWN = ("mlp.down_proj.weight",)
 ROUTER = ("mlp.gate.weight",)
+CORRECTION = "mlp.gate.e_score_correction_bias"
+# Latent attention: queries at once or through a latent of their own, keys and values through one
+QUERY = QKV[0]
+QUERY_DOWN = "self_attn.q_a_proj.weight"
+QUERY_NORM = "self_attn.q_a_layernorm.weight"
+QUERY_UP = "self_attn.q_b_proj.weight"
+LATENT_DOWN = "self_attn.kv_a_proj_with_mqa.weight"  # the rotated key's rows too
+LATENT_NORM = "self_attn.kv_a_layernorm.weight"
+LATENT_UP = "self_attn.kv_b_proj.weight"
 
 IGNORED = ("rotary_emb.inv_freq",)  # old checkpoints carry this constant
+SIGHT = ("vision_tower.", "mm_projector.")  # parts of a model that also sees: text only here
 NAMED = 4  # tensors a message lists before it says how many more there are
 
 
@@ -61,24 +71,44 @@ def expert_name(index: int, tensor: str) -> str:
     return tensor.replace("mlp.", f"mlp.experts.{index}.", 1)
 
 
+def shared_name(tensor: str) -> str:
+    """`mlp.up_proj.weight` of the expert that every token passes through."""
+    return tensor.replace("mlp.", "mlp.shared_experts.", 1)
+
+
 def decoder_shapes(shape: ModelShape) -> Shapes:
     """Every tensor of the layers and the last norm, with the shape the config promises."""
     hidden = shape.hidden_size
-    queries, keys = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
-    layer: Shapes = {
-        ATTENTION_NORM[0]: (hidden,),
-        **dict(zip(QKV, ((queries, hidden), (keys, hidden), (keys, hidden)), strict=True)),
-        OUTPUT[0]: (hidden, queries),
-        MLP_NORM[0]: (hidden,),
-    }
-    if shape.qk_norm:
-        layer |= dict.fromkeys(QK_NORM, (shape.head_dim,))
+    layer: Shapes = dict.fromkeys(ATTENTION_NORM + MLP_NORM, (hidden,))
+    layer |= _head_shapes(shape) if shape.latent is None else _latent_shapes(shape, shape.latent)
     named = {
         layer_name(i, tensor): wanted
         for i in range(shape.num_layers)
         for tensor, wanted in (layer | feed_forward_shapes(shape, i)).items()
     }
     return named | {NORM: (hidden,)}
+
+
+def _head_shapes(shape: ModelShape) -> Shapes:
+    hidden = shape.hidden_size
+    queries, keys = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
+    named: Shapes = dict(zip(QKV, ((queries, hidden), (keys, hidden), (keys, hidden)), strict=True))
+    norms = dict.fromkeys(QK_NORM, (shape.head_dim,)) if shape.qk_norm else {}
+    return named | {OUTPUT[0]: (hidden, queries)} | norms
+
+
+def _latent_shapes(shape: ModelShape, latent: Latent) -> Shapes:
+    hidden, heads = shape.hidden_size, shape.num_heads
+    queries, rank = heads * shape.head_dim, latent.query_rank
+    named: Shapes = {
+        LATENT_DOWN: (latent.cached_dim, hidden),
+        LATENT_NORM: (latent.rank,),
+        LATENT_UP: (heads * (latent.nope_dim + latent.value_dim), latent.rank),
+        OUTPUT[0]: (hidden, heads * latent.value_dim),
+    }
+    if rank is None:
+        return named | {QUERY: (queries, hidden)}
+    return named | {QUERY_DOWN: (rank, hidden), QUERY_NORM: (rank,), QUERY_UP: (queries, rank)}
 
 
 def feed_forward_shapes(shape: ModelShape, layer: int) -> Shapes:
@@ -89,7 +119,13 @@ def feed_forward_shapes(shape: ModelShape, layer: int) -> Shapes:
     named = {
         expert_name(i, name): wanted for i in range(experts.count) for name, wanted in one.items()
     }
-    return named | {ROUTER[0]: (experts.count, hidden)}
+    named[ROUTER[0]] = (experts.count, hidden)
+    if experts.sigmoid is not None:
+        named[CORRECTION] = (experts.count,)
+    if experts.shared_size:
+        shared = _gated_shapes(hidden, experts.shared_size)
+        named |= {shared_name(tensor): wanted for tensor, wanted in shared.items()}
+    return named
 
 
 def _gated_shapes(hidden: int, inner: int) -> Shapes:
@@ -106,13 +142,17 @@ def check_shapes(weights: Weights, wanted: Shapes) -> None:
             raise ModelError(
                 weights.path, f"tensor {name} is {_times(found[name])}, not {_times(shape)}"
             )
-    extra = sorted(n for n in found.keys() - wanted.keys() if not n.endswith(IGNORED))
+    extra = sorted(n for n in found.keys() - wanted.keys() if not _ignored(n))
     if extra:
         raise ModelError(
             weights.path,
             f"holds {_list(extra)}, which this engine has no place for",
             hint="the model is of a variant that is not supported",
         )
+
+
+def _ignored(name: str) -> bool:
+    return name.endswith(IGNORED) or name.startswith(SIGHT)
 
 
 def take(weights: Weights, names: Sequence[str], like: torch.Tensor) -> torch.Tensor:

@@ -48,4 +48,4 @@ def _elements(shapes: Shapes) -> int:
 
 
 def _cache_elements(shape: ModelShape) -> int:
-    return 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim
+    return shape.num_layers * prod(shape.cached)

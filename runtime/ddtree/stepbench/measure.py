@@ -131,13 +131,6 @@ class Bench:
         )
 
     def _pool(self, shape: ModelShape, slots: int) -> KvPool:
-        pool = KvPool(
-            shape.num_layers,
-            slots,
-            shape.num_kv_heads,
-            shape.head_dim,
-            dtype=self.models.target.dtype,
-            device=self.device,
-        )
+        pool = KvPool(shape, slots, dtype=self.models.target.dtype, device=self.device)
         pool.kv.normal_()  # zeros would hide wrong reads and can run faster
         return pool

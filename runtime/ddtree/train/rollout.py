@@ -67,14 +67,7 @@ class Rollout:
         rows, longest, device = limits.rows, limits.longest, target.device
         pages = -(-longest // PAGE)
         shape = target.shape
-        self.pool = KvPool(
-            shape.num_layers,
-            rows * pages * PAGE,
-            shape.num_kv_heads,
-            shape.head_dim,
-            dtype=target.dtype,
-            device=device,
-        )
+        self.pool = KvPool(shape, rows * pages * PAGE, dtype=target.dtype, device=device)
         self.table = torch.arange(rows * pages, device=device).view(rows, pages)
         self.watch = LoopWatch(rows, longest, device)
         self.noise = torch.Generator(device).manual_seed(seed)

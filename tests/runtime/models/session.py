@@ -14,9 +14,7 @@ PAGE = 4
 
 
 def pool_for(shape: ModelShape, slots: int, dtype: torch.dtype = torch.float32) -> KvPool:
-    pool = KvPool(
-        shape.num_layers, slots, shape.num_kv_heads, shape.head_dim, dtype=dtype, device=CPU
-    )
+    pool = KvPool(shape, slots, dtype=dtype, device=CPU)
     pool.kv.fill_(torch.nan)  # what was never written must never be read
     return pool
 

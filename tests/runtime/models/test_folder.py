@@ -75,6 +75,7 @@ def test_missing_surplus_and_misshapen_tensors_are_named(tmp_path: Path) -> None
         rf"tensor {name} is 32 x 47, not 32 x 48": TENSORS | {name: TENSORS[name][:, 1:]},
         r"holds tensor layers\.0\.q\.bias": TENSORS | {"layers.0.q.bias": torch.ones(3)},
         r"tensor norm\.weight is torch\.int64": TENSORS | {"norm.weight": torch.ones(32).long()},
+        rf"{name} is torch\.float32 with a scale": TENSORS | {f"{name}_scale": torch.ones(32)},
         rf"int8 tensor {name} has no {name}_scale": TENSORS | {name: TENSORS[name].to(torch.int8)},
     }
     for number, (said, tensors) in enumerate(cases.items()):

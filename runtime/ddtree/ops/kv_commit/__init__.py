@@ -28,7 +28,7 @@ def commit_slots(
 
 
 def kv_commit(kv: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> None:
-    """Copy slots `source` [B, T] to slots `target` [B, T] of kv [layers, 2, slots, Hkv, D].
+    """Copy slots `source` [B, T] to slots `target` [B, T] of kv [layers, sides, slots, Hkv, D].
 
     A row's sources are read before any of its targets is written, so they may overlap; rows have
     slots of their own. Entries that are not to move name the same slot on both sides.

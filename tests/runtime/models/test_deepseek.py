@@ -1,0 +1,116 @@
+"""A checkpoint as Kimi-K2.5 is published, made small: its names, INT4 experts, a vision tower."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
+from safetensors.torch import save_file
+
+from ddtree.models.errors import ModelError
+from ddtree.models.folder import SINGLE
+from ddtree.models.hf_config import target_shape
+from ddtree.models.llama import Llama, target_shapes
+from ddtree.models.load import load_target
+from tests.runtime.models.session import CPU, Session
+from tests.runtime.models.tensors import Tensors, random_tensors
+from tests.runtime.models.test_hf_deepseek import SEEING, TEXT
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 64,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "moe_intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "n_routed_experts": 6,
+    "num_experts_per_tok": 2,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "max_position_embeddings": 4096,
+}
+CONFIG = SEEING | {"text_config": TEXT | SMALL}
+SHAPE = target_shape(Path("config.json"), CONFIG)
+GROUP = 32
+FIRST = "layers.1.mlp.experts.0.down_proj.weight"
+Named = dict[str, torch.Tensor]
+
+
+def packed(name: str, weight: torch.Tensor) -> tuple[Named, torch.Tensor]:
+    """The three tensors of one matrix, and what they stand for."""
+    grouped = weight.view(len(weight), -1, GROUP)
+    scale = (grouped.abs().amax(-1) / 7).bfloat16()  # [out, groups]
+    numbers = (grouped / scale.float().unsqueeze(-1)).round().clamp(-8, 7)
+    exact = (numbers * scale.float().unsqueeze(-1)).bfloat16().float().flatten(1)
+    stored = {
+        f"{name}_packed": pack_to_int32(numbers.flatten(1).to(torch.int8), 4),
+        f"{name}_scale": scale,
+        f"{name}_shape": torch.tensor(weight.shape, dtype=torch.int32),
+    }
+    return stored, exact
+
+
+def published() -> tuple[Named, Named]:
+    """The tensors of a small checkpoint by their published names, and the model they stand for."""
+    exact = random_tensors(target_shapes(SHAPE), seed=1).tensors
+    stored: Named = {
+        "vision_tower.patch_embed.proj.weight": torch.ones(3),
+        "mm_projector.proj.0.weight": torch.ones(2, 2),
+    }
+    for name, tensor in list(exact.items()):
+        own: Named = {name: tensor}
+        if ".experts." in name:
+            own, exact[name] = packed(name, tensor)
+        head = "language_model." if name == "lm_head.weight" else "language_model.model."
+        stored |= {head + key: value for key, value in own.items()}
+    return stored, exact
+
+
+def write(folder: Path, tensors: Named) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    save_file(tensors, folder / SINGLE)
+    return folder
+
+
+def test_int4_experts_are_those_of_the_dequantised_model(tmp_path: Path) -> None:
+    stored, exact = published()
+    target = load_target(write(tmp_path, stored), torch.float32, CPU)
+    wanted = Llama(SHAPE, Tensors(exact), torch.empty(0))
+    prompt = torch.randint(0, 64, (2, 19), generator=torch.Generator().manual_seed(3))
+    assert Session(target, rows=2).logits(prompt).equal(Session(wanted, rows=2).logits(prompt))
+
+
+def test_parts_of_an_int4_tensor_that_lack_or_disagree_are_named(tmp_path: Path) -> None:
+    stored, _ = published()
+    name = f"language_model.model.{FIRST}"
+    others = {key: value for key, value in stored.items() if key != f"{name}_scale"}
+    cases: dict[str, Named] = {
+        rf"INT4 tensor {FIRST}_packed has no {FIRST}_scale": others,
+        rf"{FIRST}_packed unpacks to \[64, 32\], its shape says \[64, 31\]": stored
+        | {f"{name}_shape": torch.tensor([64, 31])},
+        rf"{FIRST}_packed is not INT4 with a scale a group": stored
+        | {f"{name}_scale": torch.ones(64, 5)},
+        rf"tensor {FIRST} is 64 x 24, not 64 x 32": stored
+        | {f"{name}_packed": stored[f"{name}_packed"][:, :3].contiguous()},
+        rf"holds tensor {FIRST}_zero_point": stored | {f"{name}_zero_point": torch.ones(1)},
+    }
+    for number, (said, tensors) in enumerate(cases.items()):
+        with pytest.raises(ModelError, match=said):
+            load_target(write(tmp_path / str(number), tensors), torch.float32, CPU)
+
+
+def test_a_device_without_its_kernels_is_refused_before_weights_are_read(tmp_path: Path) -> None:
+    stored, _ = published()
+    said = "has latent attention, for which there is no kernel on cuda yet"
+    with pytest.raises(ModelError, match=said) as caught:
+        load_target(write(tmp_path, stored), torch.bfloat16, torch.device("cuda"))
+    assert caught.value.hint == "give --device cpu"
