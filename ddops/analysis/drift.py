@@ -19,9 +19,14 @@ _KEY = re.compile(r'^\s*"?([A-Za-z_]\w*)"?\s*[=:]')
 
 def deployment(wanted: Deployment, deployed: Deployment) -> list[Drift]:
     """One for each key, as the inventory spells it."""
-    new, old = _flat(wanted.model_dump()), _flat(deployed.model_dump())
+    return keys("deployment", wanted.model_dump(), deployed.model_dump())
+
+
+def keys(subject: Subject, wanted: Mapping[str, Any], there: Mapping[str, Any]) -> list[Drift]:
+    """One for each key, `gpus.0.name` for what lies deeper."""
+    new, old = _flat(wanted), _flat(there)
     return [
-        Drift(subject="deployment", what=key, wanted=_word(new.get(key)), there=_word(old.get(key)))
+        _drift(subject, key, _word(new.get(key)), _word(old.get(key)))
         for key in dict.fromkeys([*new, *old])
         if new.get(key) != old.get(key)
     ]
@@ -138,8 +143,11 @@ def _word(value: object) -> str:
 
 
 def _flat(data: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Without empty lists: the other side may have one of objects, which has no key of its own."""
     found: dict[str, Any] = {}
     for key, value in data.items():
         path = f"{above}{key}"
+        if isinstance(value, list | tuple) and all(isinstance(each, dict) for each in value):
+            value = {str(place): each for place, each in enumerate(value)}
         found |= _flat(value, f"{path}.") if isinstance(value, dict) else {path: value}
     return found

@@ -46,6 +46,7 @@ class Opened:
     run: Run | None
     records: Mapping[str, Record]  # by file name
     redactions: tuple[Redaction, ...]
+    environment: Environment | None
     findings: tuple[Finding, ...]
 
 
@@ -60,10 +61,10 @@ class Rechecked:
 
 def open_bundle(folder: Path) -> Opened:
     found: list[Finding] = []
-    info, run, redactions = _head(folder, found)
+    head = _head(folder, found)
     read = {name: _read(folder, f"data/records/{name}", Record, found) for name in _names(folder)}
     records = {name: record for name, record in read.items() if record is not None}
-    return Opened(info, run, records, redactions, tuple(found))
+    return Opened(head.info, head.run, records, head.redactions, head.environment, tuple(found))
 
 
 def refuse_newer(folder: Path) -> None:
@@ -84,7 +85,7 @@ def refuse_newer(folder: Path) -> None:
 def recheck(folder: Path, derive: Derive) -> Rechecked:
     """Reads one record at a time, so that many of them need no more memory than one."""
     found: list[Finding] = []
-    info, run, redactions = _head(folder, found)
+    info, run, redactions, _ = _head(folder, found)
     if run is not None:
         found += _run(run)
         redacted = any(each.file == "run.json" for each in redactions)
@@ -190,6 +191,7 @@ class _Head(NamedTuple):
     info: BundleInfo | None
     run: Run | None
     redactions: tuple[Redaction, ...]
+    environment: Environment | None
 
 
 def _head(folder: Path, found: list[Finding]) -> _Head:
@@ -198,8 +200,8 @@ def _head(folder: Path, found: list[Finding]) -> _Head:
     run = _read(folder, "data/run.json", Run, found)
     redactions = _parsed(folder, "data/redactions.json", _REDACTIONS.validate_python, found)
     _parsed(folder, "data/weights.json", _WEIGHTS.validate_python, found)
-    _read(folder, _MAY_LACK, Environment, found)
-    return _Head(info, run, redactions or ())
+    environment = _read(folder, _MAY_LACK, Environment, found)
+    return _Head(info, run, redactions or (), environment)
 
 
 def _names(folder: Path) -> list[str]:

@@ -156,6 +156,24 @@ def show(path: Bundle, json: Json = False, quiet: Quiet = False, verbose: Verbos
 
 
 @bundle.command()
+def diff(one: Bundle, other: Bundle, json: Json = False) -> None:
+    """Say where two bundles differ: ddops, matrix, deployment, model, box, packages, results.
+
+    \b
+    Example:
+      ddops bundle diff yesterday.tar.zst today.tar.zst
+    """
+    from ddops.flows.bundle_diff import diff as compare
+
+    out = Output(json=json)
+    seen = compare(one, other)
+    rows = [(each.subject, each.what, each.wanted, each.there) for each in seen.found]
+    names = (seen.one, seen.other) if seen.one != seen.other else (str(one), str(other))
+    human = table(("subject", "what", *names), rows) if rows else "no difference"
+    out.result([each.model_dump() for each in seen.found], human)
+
+
+@bundle.command()
 def extract(path: Bundle, out: Into = Path(), json: Json = False, quiet: Quiet = False) -> None:
     """Unpack an archive, if all its hashes are right; `tar --zstd -xf` asks no such questions.
 

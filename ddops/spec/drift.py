@@ -1,4 +1,4 @@
-"""Where a box is not what it should be."""
+"""Where a box is not what it should be, or one bundle not what another is."""
 
 from __future__ import annotations
 
@@ -7,12 +7,28 @@ from typing import Literal
 from ddops.spec.base import Word
 
 Subject = Literal[
-    "deployment", "unit", "secrets", "process", "python", "package", "weights", "driver"
+    "deployment",
+    "unit",
+    "secrets",
+    "process",
+    "python",
+    "package",
+    "weights",
+    "driver",
+    "ddops",
+    "box",
+    "model",
+    "engine",
+    "matrix",
+    "result",
 ]
 
 
 class Drift(Word):
-    """`wanted` and `there` are words for people; secrets are not among them."""
+    """`wanted` and `there` are words for people; secrets are not among them.
+
+    Of two bundles the first is what is wanted.
+    """
 
     subject: Subject
     what: str  # which key, line, package, file or argument
