@@ -30,7 +30,11 @@ class Variant:
     @property
     def name(self) -> str:
         kind = "adaptive" if self.adaptive else self.mode
-        return kind + (f":{self.budget}" if self.mode == "ddtree" else "") + "/eager" * (not self.graphs)
+        return (
+            kind
+            + (f":{self.budget}" if self.mode == "ddtree" else "")
+            + "/eager" * (not self.graphs)
+        )
 
 
 @dataclass(frozen=True)
