@@ -18,14 +18,13 @@ from typing import BinaryIO, Final
 
 import zstandard
 
-from ddops.bundle.bag import SAFE_NAME, Finding
+from ddops.bundle.bag import MOST_FILES, SAFE_NAME, Finding
 from ddops.errors import BundleError
 
 LEVEL: Final = 10
 WINDOW_LOG: Final = 23  # 8 MiB: what a decompressor must hold
 MOST_BYTES: Final = 4 << 30
-MOST_FILES: Final = 10_000
-MOST_RATIO: Final = 100  # ours become a tenth
+MOST_RATIO: Final = 100  # ours unpack to 8 times theirs
 FREE_BYTES: Final = 16 << 20  # whatever the ratio
 _SKIPPABLE: Final = bytes.fromhex("50 2a 4d 18")
 _SEAL: Final = 4 + 4 + 32  # bytes

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ TAGS: Final = ("README.md", "bag-info.txt", "bagit.txt", MANIFEST)
 SIGNATURE: Final = "signature.dsse.json"
 """Of the tag manifest, so in no manifest; `signature.py` knows what must stand in it."""
 
+MOST_FILES: Final = 10_000
 MOST_READ: Final = 6 << 20  # bytes; as JSON it may take 400 MB of memory to read
 _ONLY_HASHED: Final = "data/report/"
 
@@ -59,7 +61,11 @@ def bagged(
 
 def unsafe(folder: Path) -> Iterator[Finding]:
     """What nobody should open: a link may lead to anything, and a long text fills the memory."""
-    for path in sorted(folder.rglob("*")):
+    paths = list(islice(folder.rglob("*"), 2 * MOST_FILES))
+    if len(paths) == 2 * MOST_FILES:
+        yield Finding(folder.name, f"holds far more than {MOST_FILES} files")
+        return
+    for path in sorted(paths):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             yield Finding(name, "is not a regular file")

@@ -33,6 +33,7 @@ _WEIGHTS: Final = TypeAdapter(tuple[WeightsFile, ...])
 _REDACTIONS: Final = TypeAdapter(tuple[Redaction, ...])
 _MANY: Final = 1000  # faults of one file, each of which takes a kilobyte to tell
 _MOST_VALUES: Final = 300_000
+_MOST_TOKENS: Final = 2_000_000  # of a record: each has its own time between tokens
 _OTHER_FACTS: Final = "before the box's facts changed"
 _OTHER_UNIT: Final = "under an earlier unit"
 _MAY_LACK: Final = "data/environment.json"  # of a box that could not be asked
@@ -114,6 +115,10 @@ def recheck(folder: Path, derive: Derive) -> Rechecked:
 def numbers(name: str, record: Record, derive: Derive) -> Iterator[Finding]:
     """Aggregates that do not follow from the traces beside them."""
     if record.metrics is None:
+        return
+    chunks = (chunk for trace in record.traces for chunk in trace.chunks)
+    if sum(max(chunk.tokens, 0) for chunk in chunks) > _MOST_TOKENS:
+        yield Finding(name, f"has traces of more than {_MOST_TOKENS} tokens")
         return
     try:
         derived = derive(record)

@@ -8,7 +8,7 @@ from pathlib import Path
 import bagit
 import pytest
 
-from ddops.bundle.bag import MANIFEST, TAG_MANIFEST, bagged, check
+from ddops.bundle.bag import MANIFEST, MOST_READ, TAG_MANIFEST, bagged, check
 
 PAYLOAD = {"bundle.json": b"{}\n", "records/a.json": b"one", "records/b.json": b"two"}
 
@@ -95,3 +95,20 @@ def test_a_name_that_cannot_be_printed_is_told_in_ascii(folder: Path) -> None:
     said = [str(finding) for finding in check(folder)]
     assert any("evil\\x1b[2J\\n" in line for line in said)
     assert not any("\x1b" in line for line in said)
+
+
+def test_a_folder_of_too_many_files_is_not_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ddops.bundle.bag.MOST_FILES", 4)
+    assert [str(finding) for finding in check(folder)] == ["bag: holds far more than 4 files"]
+
+
+def test_a_long_file_is_only_hashed_or_refused(folder: Path) -> None:
+    (folder / "data/report").mkdir()
+    for name in ("data/report/report.html", "data/records/b.json"):
+        with (folder / name).open("wb") as file:
+            file.truncate(MOST_READ + 1)
+    assert [str(finding) for finding in check(folder)] == [
+        "data/records/b.json: is longer than 6 MiB"
+    ]

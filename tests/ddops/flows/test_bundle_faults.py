@@ -155,6 +155,11 @@ def test_an_edited_aggregate_is_found_although_every_hash_is_right(
         ),
         (
             "records/ar.c1.r1.json",
+            lambda record: record["traces"][0]["chunks"][1].update(tokens=10**15),
+            "data/records/ar.c1.r1.json: has traces of more than 2000000 tokens",
+        ),
+        (
+            "records/ar.c1.r1.json",
             lambda record: record["cell"].update(repeat=2),
             "data/records/ar.c1.r1.json: holds the record of ar.c1.r2",
         ),
