@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,14 @@ import pytest
 
 from ddops.bundle import bag
 from ddops.errors import BundleError
-from ddops.flows.bundle import show, verify
+from ddops.flows.bundle import show, sign, verify
 from tests.ddops import records
 
 MUTATIONS = 200
 
 
-def faults(path: Path) -> str:
-    return "\n".join(map(str, verify(path).findings))
+def faults(path: Path, signers: Path | None = None) -> str:
+    return "\n".join(map(str, verify(path, signers).findings))
 
 
 def flip(path: Path, dice: random.Random) -> str:
@@ -65,17 +66,28 @@ def edit(path: Path, dice: random.Random) -> str:
     return path.name
 
 
-def test_no_single_change_stays_unseen(bundle: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def signers(copy: Path, tmp_path: Path) -> Path:
+    """Those who may sign; one of them has signed `copy`."""
+    key, trusted = tmp_path / "key", tmp_path / "signers"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    trusted.write_text(f"alice@example.org {key.with_suffix('.pub').read_text()}")
+    assert sign(copy, key)
+    return trusted
+
+
+def test_no_single_change_stays_unseen(copy: Path, signers: Path, tmp_path: Path) -> None:
     dice = random.Random(20261129)
-    names = sorted(p.relative_to(bundle) for p in bundle.rglob("*") if p.is_file())
+    names = sorted(p.relative_to(copy) for p in copy.rglob("*") if p.is_file())
+    names += [Path(bag.SIGNATURE)] * 4
     unseen = []
     for number in range(MUTATIONS):
-        target = Path(shutil.copytree(bundle, tmp_path / str(number)))
-        assert number % 20 or verify(target).findings == ()
+        target = Path(shutil.copytree(copy, tmp_path / str(number)))
+        assert number % 20 or verify(target, signers).findings == ()
         change = dice.choice([flip, flip, cut, grow, drop, rename, add, edit])
         path = dice.choice(names)
         named = change(target / path, dice)
-        if named not in faults(target):
+        if named not in faults(target, signers):
             unseen.append(f"{change.__name__} {path}")
         shutil.rmtree(target)
     assert unseen == []
