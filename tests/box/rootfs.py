@@ -14,7 +14,9 @@ PACKAGES = (
     "ca-certificates",
     "curl",
     "dbus",
+    "dbus-user-session",  # with it and the next a user has a manager of their own
     "iproute2",
+    "libpam-systemd",
     "openssh-server",
     "python3",  # with it come the libraries that the bind-mounted interpreter is linked to
     "rsync",
