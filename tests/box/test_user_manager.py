@@ -6,19 +6,20 @@ from tests.box.box import Box
 from tests.box.operator import Operator
 from tests.box.site import SECRET, Site
 
-UNIT = "/home/op/.config/systemd/user/ddops-b300.service"
+HOME = "/srv/op"
+UNIT = f"{HOME}/.config/systemd/user/ddops-b300.service"
 PID = "systemctl --user --machine=op@ show -p MainPID --value ddops-b300"
 OTHER_PID = f'for i in $(seq 100); do [ "$({PID})" != "$1" ] && exit 0; sleep 0.1; done; exit 1'
 
 
 def test_the_users_own_manager_keeps_the_service(equipped: Box, operator: Operator) -> None:
     box = equipped
-    box.must("useradd", "--create-home", "--shell", "/bin/bash", "op")
+    box.must("useradd", "--create-home", "--home-dir", HOME, "--shell", "/bin/bash", "op")
     box.must("loginctl", "enable-linger", "op")
     site = Site(operator, box)
     keys = ".ssh/authorized_keys"
-    box.must("install", "-D", "-o", "op", f"/root/{keys}", f"/home/op/{keys}")
-    box.must("install", "-o", "op", "-m", "600", "/root/key", "/home/op/key")
+    box.must("install", "-D", "-o", "op", f"/root/{keys}", f"{HOME}/{keys}")
+    box.must("install", "-o", "op", "-m", "600", "/root/key", f"{HOME}/key")
     box.must("chmod", "711", "/root")  # the tests' interpreter lies below it
     site.inventory(reach={"user": "op"})
 
