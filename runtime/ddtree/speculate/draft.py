@@ -20,8 +20,10 @@ class Embedding(Protocol):
         """[B, N] -> [B, N, H]."""
 
 
-def draft(rows: Rows, models: Models, pools: Pools, *, width: int, longest: int) -> Marginals:
-    """The `width` most probable tokens of each of the D next positions.
+def draft(
+    rows: Rows, models: Models, pools: Pools, *, deep: int, width: int, longest: int
+) -> Marginals:
+    """The `width` most probable tokens of each of the `deep` next positions, at most D.
 
     The block is the root and D masks at positions start .. start + D; position start + d predicts
     itself. `longest` is the host's max(start). Raises ValueError without a drafter.
@@ -34,7 +36,7 @@ def draft(rows: Rows, models: Models, pools: Pools, *, width: int, longest: int)
     plans = plan_block(rows, drafter.shape, pools.page_size, longest)
     embeddings = block_embeddings(rows.root, models.target, drafter)
     hidden = drafter.forward(embeddings, positions, pool, plans)  # [B, b, H]
-    logits = models.target.logits(hidden[:, 1:])  # [B, D, V]
+    logits = models.target.logits(hidden[:, 1 : 1 + deep])  # [B, deep, V]
     return marginals(logits, width)
 
 

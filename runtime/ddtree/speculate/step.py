@@ -30,6 +30,11 @@ class StepShape:
     longest: int  # max(start)
     method: Method = "greedy"  # how the target chooses
 
+    @property
+    def drafted(self) -> int:
+        """Positions to draft: a tree is no deeper than it has nodes."""
+        return min(self.depth, self.built)
+
 
 @dataclass(frozen=True)
 class Stepped:
@@ -55,5 +60,5 @@ def _grow(rows: Rows, models: Models, pools: Pools, shape: StepShape) -> DraftTr
     if shape.mode == "ar":
         return root_only(rows.root)
     width = 1 if shape.mode == "chain" else shape.built
-    marginals = draft(rows, models, pools, width=width, longest=shape.longest)
+    marginals = draft(rows, models, pools, deep=shape.drafted, width=width, longest=shape.longest)
     return plant(rows, marginals, shape.mode, shape.built)

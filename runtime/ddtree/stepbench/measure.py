@@ -93,12 +93,13 @@ class Bench:
 
     def _stages(self, case: Case, rows: Rows, shape: StepShape, repeats: int) -> dict[str, float]:
         models, pools = self.models, self.pools
-        marginals = draft(rows, models, pools, width=case.budget, longest=case.context)
+        wanted = {"deep": shape.drafted, "width": case.budget, "longest": case.context}
+        marginals = draft(rows, models, pools, **wanted)
         tree = plant(rows, marginals, "ddtree", case.budget)
         judged = verify(rows, tree, models, pools, longest=case.context, method="greedy")
         verdict = tree_accept(tree, judged.chosen, shape.depth)
         work = {
-            "draft": lambda: draft(rows, models, pools, width=case.budget, longest=case.context),
+            "draft": lambda: draft(rows, models, pools, **wanted),
             "tree": lambda: plant(rows, marginals, "ddtree", case.budget),
             "verify": lambda: verify(
                 rows, tree, models, pools, longest=case.context, method="greedy"

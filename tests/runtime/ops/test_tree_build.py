@@ -82,3 +82,15 @@ def test_the_nodes_are_the_most_probable_prefixes() -> None:
     assert grown.scores is not None
     torch.testing.assert_close([score(node) for node in range(1, 11)], best)
     torch.testing.assert_close(grown.scores[0, 1:], torch.tensor(best))
+
+
+@settings(max_examples=60, deadline=None)
+@given(marginals(), st.integers(1, 6))
+def test_positions_deeper_than_the_budget_change_nothing(whole: Marginals, budget: int) -> None:
+    root = torch.arange(whole.tokens.shape[0]) + 100
+    near = Marginals(whole.tokens[:, :budget], whole.logprobs[:, :budget])
+    grown, expected = tree_build(root, near, budget), tree_build(root, whole, budget)
+    assert torch.equal(grown.tokens, expected.tokens)
+    assert torch.equal(grown.parents, expected.parents)
+    assert torch.equal(grown.depths, expected.depths)
+    assert torch.equal(grown.ancestors, expected.ancestors)
