@@ -13,6 +13,7 @@ import pytest
 
 from tests.checkout import ROOT, files
 from tests.ddops import records
+from tests.ddops.machine import free_port
 
 HOMES = {  # where a folder of the checkout lies in the wheel
     "ddops": "ddops",
@@ -74,10 +75,16 @@ def test_it_knows_its_version_and_its_verbs(site: Path, tmp_path: Path) -> None:
     assert "bundle" in run(site, tmp_path, "-m", "ddops", "--help")
 
 
-def test_it_plans_the_embedded_box(site: Path, tmp_path: Path) -> None:
-    planned = json.loads(run(site, tmp_path, "-m", "ddops", "plan", "local", "--json"))
-    flags = {argument["flag"]: argument["value"] for argument in planned["arguments"]}
-    assert flags["--served-model-name"] == "SmolLM2-135M-Instruct"
+def test_it_explains_and_plans_the_embedded_box(site: Path, tmp_path: Path) -> None:
+    explained = json.loads(run(site, tmp_path, "-m", "ddops", "explain", "local", "--json"))
+    # on another port: whoever runs the tests may have the box running
+    shipped = (site / "ddops" / "shipped" / "inventories" / "local.yaml").read_text("utf-8")
+    box = tmp_path / "box.yaml"
+    box.write_text(f"{shipped}  serving:\n    port: {free_port()}\n", "utf-8")
+    planned = json.loads(run(site, tmp_path, "-m", "ddops", "plan", str(box), "--json"))
+    for said in (explained, planned):
+        flags = {argument["flag"]: argument["value"] for argument in said["arguments"]}
+        assert flags["--served-model-name"] == "SmolLM2-135M-Instruct"
 
 
 def test_it_draws_a_report_and_packs_a_bundle(site: Path, tmp_path: Path) -> None:
