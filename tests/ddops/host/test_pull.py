@@ -46,8 +46,8 @@ def test_files_come_over_many_connections_with_their_manifests(world: World) -> 
     world.pull()
     world.assert_there()
     assert world.told[-1] == (2 * len(BIG) + 23, 2 * len(BIG) + 23)
-    ranges = [one.range for one in world.store.asked if one.path.startswith("/model-1")]
-    assert len(ranges) == 4  # pieces of a megabyte
+    ranges = {one.range for one in world.store.asked if one.path.startswith("/model-1")}
+    assert len(ranges) == 4  # pieces of a megabyte; on a busy machine one is asked for again
     assert world.store.sent < 2 * len(BIG) + 2 * MB  # the first connection asks for all
 
 
