@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import torch
 
 from ddtree.core.batch import DraftTree, Verdict
-from ddtree.ops.tally import kernel
-
-if TYPE_CHECKING:
-    from ddtree.ops.tally import Moved
+from ddtree.ops.tally import HEAD, Moved, kernel
 
 
 @cache
@@ -33,7 +29,7 @@ def tally(
     nodes = tree.depths.shape[1]
     scored = peak if scores is None else scores
     most = 0 if scores is None else scores.shape[1]
-    out = torch.empty(rows, 3 + len(budgets) + levels, dtype=torch.float64, device=peak.device)
+    out = torch.empty(rows, HEAD + len(budgets) + levels, dtype=torch.float64, device=peak.device)
     kernel.tally[(rows,)](
         tree.depths,
         tree.depths.stride(0),
