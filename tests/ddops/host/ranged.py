@@ -157,11 +157,12 @@ class _Handler(BaseHTTPRequestHandler):
             piece = body[at : at + size]
             if limit is not None:
                 piece = piece[: limit - asked.sent]
+            asked.sent += len(piece)  # before it is written: who has it may ask at once
             try:
                 self.wfile.write(piece)
             except (BrokenPipeError, ConnectionResetError):
+                asked.sent -= len(piece)
                 return
-            asked.sent += len(piece)
             if limit is not None and asked.sent >= limit:
                 self.close_connection = True
                 return
