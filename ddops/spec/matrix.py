@@ -1,19 +1,28 @@
-"""The cells of a benchmark: which configurations, at which concurrency, over which prompts."""
+"""The cells of a benchmark: which configurations, at which pace, over which prompts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ddops.spec.base import Word
+from ddops.spec.base import Word, is_none
 from ddops.spec.deployment import Mode
 
+Arrivals = Literal["closed", "poisson", "trace"]
+"""When requests are sent: each as an answer ends; at random moments at a rate; at written times."""
 
-def _is_none(value: object) -> bool:
-    return value is None
+PromptFormat = Literal["humaneval", "gsm8k", "mt-bench", "sharegpt", "speed-bench"]
+
+
+def _is_unset(value: object) -> bool:
+    return not value
+
+
+def _is_closed(value: object) -> bool:
+    return value == "closed"
 
 
 class Variant(Word):
@@ -25,27 +34,80 @@ class Variant(Word):
     adaptive: bool = False
     graphs: Literal["auto", "off"] | None = None
     # Not written where they are None: fingerprints of matrices from before them stay.
-    nvls: Literal["on", "off"] | None = Field(default=None, exclude_if=_is_none)
-    parallel: Literal["tp", "ep"] | None = Field(default=None, exclude_if=_is_none)
+    nvls: Literal["on", "off"] | None = Field(default=None, exclude_if=is_none)
+    parallel: Literal["tp", "ep"] | None = Field(default=None, exclude_if=is_none)
+
+
+class Slo(Word):
+    """What an answer must keep to be counted as good; None asks for nothing."""
+
+    ttft_s: float | None = Field(default=None, gt=0)
+    tpot_s: float | None = Field(default=None, gt=0)
+    itl_s: float | None = Field(default=None, gt=0)  # of the answer's slowest token
+    e2e_s: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _asks(self) -> Self:
+        if all(limit is None for limit in self.model_dump().values()):
+            raise ValueError("name at least one of `ttft_s`, `tpot_s`, `itl_s`, `e2e_s`")
+        return self
 
 
 class Load(Word):
-    prompts: str = "coding"  # a shipped set by name, or a JSON file's path
+    prompts: str = "coding"  # a shipped set by name, or a file's path
     requests: int = Field(ge=1)  # measured requests per cell
     warmup: int = Field(ge=0)  # requests before the window, not measured
     max_tokens: int = Field(ge=1)
     temperature: float = Field(default=0.0, ge=0.0)
     seed: int = 0
+    # As above: not written where they are not set.
+    format: PromptFormat | None = Field(default=None, exclude_if=is_none)  # None: by its look
+    sample: int | None = Field(default=None, ge=1, exclude_if=is_none)  # prompts drawn by the seed
+    longest: int | None = Field(default=None, ge=1, exclude_if=is_none)  # characters of a prompt
+    licence: str | None = Field(default=None, exclude_if=is_none)  # where the file states none
+    settle_s: float = Field(default=0.0, ge=0, exclude_if=_is_unset)  # sent but not measured
+    drain_s: float = Field(default=0.0, ge=0, exclude_if=_is_unset)  # the same, before the last
+    slo: Slo | None = Field(default=None, exclude_if=is_none)
+
+
+class Pace(Word):
+    """How requests come, one rung of a ladder."""
+
+    arrivals: Arrivals = "closed"
+    concurrency: int = 0  # requests in flight in a closed loop; an open one has no limit
+    rate: float | None = None  # requests a second, of `poisson`
+
+    def __str__(self) -> str:
+        if self.arrivals == "closed":
+            return f"C={self.concurrency}"
+        return f"{self.rate:g}/s" if self.rate is not None else self.arrivals
 
 
 class Matrix(Word):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
     variants: tuple[Variant, ...] = Field(min_length=1)
-    concurrency: tuple[int, ...] = Field(min_length=1)
+    concurrency: tuple[int, ...] = ()
+    rates: tuple[float, ...] = Field(default=(), exclude_if=_is_unset)  # requests a second
+    trace: str | None = Field(default=None, exclude_if=is_none)  # a file of send times
     load: Load
     repeats: int = Field(default=1, ge=1)
     order: Literal["repeated", "randomised"] = "repeated"
     timeout_s: float = Field(default=900.0, gt=0)  # for one cell
+
+    @model_validator(mode="after")
+    def _paced(self) -> Self:
+        if not self.paces:
+            raise ValueError("name `concurrency`, `rates` or `trace`: how requests come")
+        if min((*self.concurrency, *self.rates), default=1) <= 0:
+            raise ValueError("`concurrency` and `rates` are above 0")
+        return self
+
+    @property
+    def paces(self) -> tuple[Pace, ...]:
+        """The ladder: closed loops, then rates, then the trace."""
+        closed = (Pace(concurrency=concurrency) for concurrency in self.concurrency)
+        poisson = (Pace(arrivals="poisson", rate=rate) for rate in self.rates)
+        return (*closed, *poisson, *((Pace(arrivals="trace"),) if self.trace else ()))
 
     @property
     def fingerprint(self) -> str:
@@ -55,12 +117,24 @@ class Matrix(Word):
 
 
 class Cell(Word):
-    """One configuration at one concurrency, one repeat."""
+    """One configuration at one pace, one repeat."""
 
     variant: Variant
-    concurrency: int
+    concurrency: int  # 0 in an open loop
     repeat: int
+    arrivals: Arrivals = Field(default="closed", exclude_if=_is_closed)
+    rate: float | None = Field(default=None, exclude_if=is_none)
+
+    @property
+    def pace(self) -> Pace:
+        return Pace(arrivals=self.arrivals, concurrency=self.concurrency, rate=self.rate)
 
     @property
     def id(self) -> str:
-        return f"{self.variant.name}.c{self.concurrency}.r{self.repeat}"
+        return f"{self.variant.name}.{self._rung}.r{self.repeat}"
+
+    @property
+    def _rung(self) -> str:
+        if self.arrivals == "closed":
+            return f"c{self.concurrency}"
+        return f"q{self.rate:g}" if self.rate is not None else self.arrivals

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import FailFast, Field
 
-from ddops.spec.base import Word
+from ddops.spec.base import Word, is_none
 from ddops.spec.deployment import Deployment
 from ddops.spec.matrix import Cell, Load
 
@@ -31,6 +31,7 @@ class Trace(Word):
 
     prompt: str  # id of the prompt in its set
     sent: float  # seconds since the window opened
+    due: float | None = None  # when an open loop meant to send it, seconds since the window opened
     first: float | None  # seconds since sent, first token
     last: float | None  # seconds since sent, last token
     chunks: Annotated[tuple[Chunk, ...], FailFast()]  # those that brought tokens
@@ -39,6 +40,8 @@ class Trace(Word):
     completion_tokens: int | None
     finish_reason: str | None
     text_sha256: str | None  # of the answer's text: equal answers have equal digests
+    text_marks: str | None = Field(default=None, exclude_if=is_none)
+    """Four hex digits a chunk, of the CRC-32 of the text up to its end: where answers part."""
     error: str | None
 
 
@@ -71,6 +74,9 @@ class Metrics(Word):
     concurrency_achieved: float  # sum of e2e / duration
     accept: float | None  # mean tokens committed per target step, bonus included
     accepted_per_position: tuple[float, ...] | None  # share of verify steps, by draft position
+    requests_s: float | None = None  # answers that ended well, per second
+    goodput_s: float | None = None  # those of them within the SLO; None without one
+    sent_late_s: Spread | None = None  # sent - due, of an open loop
 
 
 FailureKind = Literal[
@@ -123,12 +129,16 @@ class Record(Word):
     load: Load
     prompts_sha256: str
     prompts_licence: str | None = None
+    trace_sha256: str | None = None  # of the file of send times
     deployment: Deployment
     unit_sha256: str
     engine: EngineSeen | None
     started_at: str  # UTC, ISO 8601
     window_s: float | None  # length of the measured window
     client_lag_s: Spread | None = None  # how late the client's own event loop woke in the window
+    client_processes: int | None = None
+    client_cores: float | None = None  # of one core, by the busiest of them in the window
+    warnings: tuple[str, ...] = ()  # what bends these numbers, as far as the client can tell
     busy_cores: float | None = None  # in use by others just before, while the service was idle
     traces: tuple[Trace, ...]
     counters_before: dict[str, float]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ddops.spec.base import Word
+from pydantic import Field
+
+from ddops.spec.base import Word, is_none
 from ddops.spec.deployment import Deployment
 from ddops.spec.matrix import Matrix
 from ddops.spec.record import EngineSeen
@@ -17,6 +19,7 @@ class PromptsSeen(Word):
     licence: str
     sha256: str  # of the file
     count: int
+    trace_sha256: str | None = None  # of the file of send times, where the matrix names one
 
 
 class Session(Word):
@@ -36,6 +39,14 @@ class Served(Word):
     engine: EngineSeen | None
 
 
+class BasedOn(Word):
+    """The bundle that a run repeats."""
+
+    name: str
+    sha256: str  # of its tag manifest, which pins every file of it
+    drift: tuple[str, ...]  # what was known to differ when it began
+
+
 class Run(Word):
     schema_version: Literal[1]
     matrix: Matrix
@@ -47,3 +58,4 @@ class Run(Word):
     prompts: PromptsSeen
     sessions: tuple[Session, ...]
     served: dict[str, Served]  # by variant
+    based_on: BasedOn | None = Field(default=None, exclude_if=is_none)
