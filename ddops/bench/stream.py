@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from typing import Any
 
 from ddops.spec.record import Chunk, TokensFrom, Trace
@@ -27,7 +28,9 @@ class Transcript:
         self.error: str | None = None
         self._rest = b""
         self._pieces: list[str] = []
+        self._crc = 0  # of the text so far
         self._arrivals: list[tuple[float, int]] = []  # time, new tokens by running usage
+        self._marks: list[str] = []  # of the same arrivals
         self._texts: list[float] = []  # times of chunks that carried text
         self._seen = 0
         self._uncounted = 0  # chunks with text but without usage
@@ -76,6 +79,7 @@ class Transcript:
             completion_tokens=usage.get("completion_tokens"),
             finish_reason=self._finish_reason,
             text_sha256=hashlib.sha256(self.text.encode()).hexdigest() if self._pieces else None,
+            text_marks="".join(self._marks) if self._tokens_from == "every-chunk" else None,
             error=self.error,
         )
 
@@ -100,6 +104,7 @@ class Transcript:
         delta = choice.get("delta") or {}
         if piece := "".join(delta.get(name) or "" for name in _TEXT_FIELDS):
             self._pieces.append(piece)
+            self._crc = zlib.crc32(piece.encode(), self._crc)
             self._texts.append(at)
             self._uncounted += not counted
         self._finish_reason = choice.get("finish_reason") or self._finish_reason
@@ -108,6 +113,7 @@ class Transcript:
         self._final = usage
         if (new := usage["completion_tokens"] - self._seen) > 0:
             self._arrivals.append((at, new))
+            self._marks.append(f"{self._crc & 0xFFFF:04x}")
             self._seen += new
 
     @property

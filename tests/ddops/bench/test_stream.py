@@ -112,6 +112,20 @@ def test_the_first_error_is_the_one_that_is_told() -> None:
     assert not transcript.lost
 
 
+def test_the_marks_of_two_answers_agree_up_to_the_chunk_in_which_they_part() -> None:
+    def marks(*texts: str) -> str:
+        events = [event(text, total) for total, text in enumerate(texts, start=1)]
+        reads = [(0.1 * number, one) for number, one in enumerate(events)]
+        said = heard(*reads, (1.0, event("", finish_reason="stop") + closing(len(texts))))
+        return said.trace(OPENED).text_marks or ""
+
+    one, other = marks("a", "bc", "d"), marks("a", "bx", "d")
+    assert len(one) == len(other) == 12
+    assert one[:4] == other[:4]
+    assert one[4:8] != other[4:8]
+    assert one[8:] != other[8:]  # of the whole text so far, so they never agree again
+
+
 def test_a_chunk_that_is_not_json_is_an_error() -> None:
     assert heard((0.1, b"data: {oops\n\n")).error == "a chunk is not JSON: b'{oops'"
 
