@@ -25,6 +25,7 @@ _LAG_PERIOD_S = 0.02
 class Window:
     traces: tuple[Trace, ...]
     texts: tuple[str, ...]  # of the same requests; they leave the memory with this value
+    opened: float  # on this machine's monotonic clock
     length_s: float
     client_lag_s: Spread | None
     lost: bool  # a connection broke
@@ -127,6 +128,7 @@ def _window(
     return Window(
         traces=traces,
         texts=tuple(transcript.text for transcript in heard),
+        opened=opened,
         length_s=max((t.sent + t.last for t in traces if t.last is not None), default=0.0),
         client_lag_s=spread(lags),
         lost=lost,
