@@ -1,18 +1,17 @@
-"""A closed loop: C workers, each takes the next question when its answer has ended.
+"""Requests on their way: C at once, each after an answer (closed), or each at its time (open).
 
-The window opens when the first request is sent and closes when the last token arrives.
+The window opens when the first request is sent, or was due, and closes when the last token
+arrives.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import httpx
-
-from ddops.bench.client import Question, Target, ask
+from ddops.bench.client import Clients, Question, Target, ask
 from ddops.bench.metrics import spread
 from ddops.bench.stream import Transcript
 from ddops.spec.record import Spread, Trace
@@ -22,66 +21,139 @@ _LAG_PERIOD_S = 0.02
 
 
 @dataclass(frozen=True)
-class Window:
-    traces: tuple[Trace, ...]
-    texts: tuple[str, ...]  # of the same requests; they leave the memory with this value
-    opened: float  # on this machine's monotonic clock
-    length_s: float
-    client_lag_s: Spread | None
+class Share:
+    """What one process of the client has to ask."""
+
+    questions: Sequence[Question]
+    workers: int  # of a closed loop; 0: an open one, every question has its time
+    opens: float  # on the monotonic clock, which all processes share
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What one process of the client heard."""
+
+    transcripts: tuple[Transcript, ...]
+    lags: tuple[float, ...]
+    cores: float  # CPU seconds a second
     lost: bool  # a connection broke
     timed_out: bool
 
 
 @dataclass(frozen=True)
-class Loop:
-    """A closed loop against one service, with one worker for each client."""
+class Window:
+    traces: tuple[Trace, ...]
+    texts: tuple[str, ...]  # of the same requests; they leave the memory with this value
+    length_s: float
+    client_lag_s: Spread | None
+    client_cores: float  # of the busiest process
+    client_processes: int
+    lost: bool
+    timed_out: bool
 
-    target: Target
-    clients: tuple[httpx.AsyncClient, ...]
-    timeout_s: float
 
-    async def run(
-        self, questions: Sequence[Question], answered: Callable[[Transcript], None]
-    ) -> Window:
-        """Ask all questions; end early when a connection breaks or the time is over."""
-        going = _Going(self.target, iter(questions), answered)
-        lags: list[float] = []
-        clock = asyncio.create_task(_watch_own_loop(lags))
-        workers = [asyncio.create_task(going.work(client)) for client in self.clients]
-        try:
-            timed_out = await _finished_late(workers, going.lost, self.timeout_s)
-        finally:
-            await _cancel([clock, *workers])
-        return _window(going.heard, lags, lost=going.lost.is_set(), timed_out=timed_out)
+async def hear(
+    target: Target,
+    clients: Clients,
+    share: Share,
+    turns: Iterator[int],
+    answered: Callable[[], None],
+) -> Heard:
+    """Ask all of `share`; end early when a connection breaks or the time is over.
+
+    `turns` are the places of the questions that a closed loop still has to ask; several processes
+    may take from it.
+    """
+    going = _Going(target, clients, share, turns, answered)
+    lags: list[float] = []
+    began, spent = time.monotonic(), time.process_time()
+    clock = asyncio.create_task(_watch_own_loop(lags))
+    asking = [asyncio.create_task(work) for work in going.works()]
+    try:
+        timed_out = await _finished_late(asking, going.lost, share.timeout_s)
+    finally:
+        await _cancel([clock, *asking])
+    return Heard(
+        transcripts=tuple(going.heard),
+        lags=tuple(lags),
+        cores=(time.process_time() - spent) / (time.monotonic() - began),
+        lost=going.lost.is_set(),
+        timed_out=timed_out,
+    )
+
+
+def window(parts: Sequence[Heard]) -> Window:
+    """One window of what all processes heard, in the order of sending."""
+    heard = [transcript for part in parts for transcript in part.transcripts]
+    for transcript in heard:
+        if transcript.ended is None:
+            transcript.fail("unfinished when the cell ended")
+    moments = [t.sent if t.due is None else t.due for t in heard]
+    opened = min((moment for moment in moments if moment is not None), default=0.0)
+    heard.sort(key=lambda transcript: opened if transcript.sent is None else transcript.sent)
+    traces = tuple(transcript.trace(opened) for transcript in heard)
+    return Window(
+        traces=traces,
+        texts=tuple(transcript.text for transcript in heard),
+        length_s=max((t.sent + t.last for t in traces if t.last is not None), default=0.0),
+        client_lag_s=spread([lag for part in parts for lag in part.lags]),
+        client_cores=max((part.cores for part in parts), default=0.0),
+        client_processes=len(parts),
+        lost=any(part.lost for part in parts),
+        timed_out=any(part.timed_out for part in parts),
+    )
 
 
 @dataclass
 class _Going:
-    """What the workers of one run share."""
+    """What the requests of one process share."""
 
     target: Target
-    waiting: Iterator[Question]
-    answered: Callable[[Transcript], None]
+    clients: Clients
+    share: Share
+    turns: Iterator[int]
+    answered: Callable[[], None]
     heard: list[Transcript] = field(default_factory=list)
     lost: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def work(self, client: httpx.AsyncClient) -> None:
-        for question in self.waiting:
-            transcript = Transcript(question.prompt)
-            self.heard.append(transcript)
-            await ask(client, self.target, question, transcript)
-            self.answered(transcript)
-            if transcript.lost:
-                self.lost.set()
+    def works(self) -> Iterator[Coroutine[None, None, None]]:
+        if not self.share.workers:
+            yield self._at_their_times()
+        for _ in range(self.share.workers):
+            yield self._one_after_another()
+
+    async def _one_after_another(self) -> None:
+        for turn in self.turns:
+            await self._ask(self.share.questions[turn], None)
             if self.lost.is_set():
                 return
 
+    async def _at_their_times(self) -> None:
+        """A request waits for no other: a service that falls behind is not spared."""
+        async with asyncio.TaskGroup() as sent:
+            for question in sorted(self.share.questions, key=lambda question: question.due_s):
+                due = self.share.opens + question.due_s
+                await asyncio.sleep(due - time.monotonic())
+                if self.lost.is_set():
+                    return
+                sent.create_task(self._ask(question, due))
+
+    async def _ask(self, question: Question, due: float | None) -> None:
+        transcript = Transcript(question.prompt, due)
+        self.heard.append(transcript)
+        async with self.clients.one() as client:
+            await ask(client, self.target, question, transcript)
+        self.answered()
+        if transcript.lost:
+            self.lost.set()
+
 
 async def _finished_late(
-    workers: Sequence[asyncio.Task[None]], lost: asyncio.Event, timeout_s: float
+    asking: Sequence[asyncio.Task[None]], lost: asyncio.Event, timeout_s: float
 ) -> bool:
-    """Wait for the workers; True when the time was over before they were."""
-    everyone = asyncio.create_task(_all(workers))
+    """Wait for all that is asked; True when the time was over before."""
+    everyone = asyncio.create_task(_all(asking))
     broken = asyncio.create_task(_broken_for(lost, GRACE_S))
     try:
         done, _ = await asyncio.wait(
@@ -94,8 +166,8 @@ async def _finished_late(
     return not done
 
 
-async def _all(workers: Sequence[asyncio.Task[None]]) -> None:
-    await asyncio.gather(*workers)
+async def _all(asking: Sequence[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*asking)
 
 
 async def _broken_for(lost: asyncio.Event, seconds: float) -> None:
@@ -115,22 +187,3 @@ async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _window(
-    heard: Sequence[Transcript], lags: Sequence[float], *, lost: bool, timed_out: bool
-) -> Window:
-    for transcript in heard:
-        if transcript.ended is None:
-            transcript.fail("unfinished when the cell ended")
-    opened = min((t.sent for t in heard if t.sent is not None), default=0.0)
-    traces = tuple(transcript.trace(opened) for transcript in heard)
-    return Window(
-        traces=traces,
-        texts=tuple(transcript.text for transcript in heard),
-        opened=opened,
-        length_s=max((t.sent + t.last for t in traces if t.last is not None), default=0.0),
-        client_lag_s=spread(lags),
-        lost=lost,
-        timed_out=timed_out,
-    )

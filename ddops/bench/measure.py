@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ddops.bench.client import Question, Target, connected
+from ddops.bench import crew
+from ddops.bench.client import Question, Target
 from ddops.bench.counters import scrape
-from ddops.bench.load import Loop, Window
+from ddops.bench.load import Window
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,9 @@ class Work:
 
     warm_up: Sequence[Question]
     questions: Sequence[Question]
-    concurrency: int
+    concurrency: int  # 0: an open loop, each question has its time
     timeout_s: float
+    processes: int | None = None  # of the client; None: as many as `concurrency` takes
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,12 @@ class Measured:
 
 def measure(target: Target, work: Work, answered: Callable[[], None]) -> Measured:
     """`answered` is called once for every request that ended, warm-up included."""
-    return asyncio.run(_measure(target, work, answered))
-
-
-async def _measure(target: Target, work: Work, answered: Callable[[], None]) -> Measured:
-    async with connected(target, work.concurrency) as clients:
-        loop = Loop(target, clients, work.timeout_s)
-        warmed = await loop.run(work.warm_up, lambda _: answered())
+    with crew.crew(target, work.processes or crew.processes(work.concurrency)) as hands:
+        together = max(1, work.concurrency)
+        warmed = hands.run(work.warm_up, together, work.timeout_s, answered)
         if warmed.lost or warmed.timed_out:
             return Measured(warmed, {}, {})
-        before = await scrape(clients[0])
-        window = await loop.run(work.questions, lambda _: answered())
-        after = await scrape(clients[0])
+        before = scrape(target.url, target.headers)
+        window = hands.run(work.questions, work.concurrency, work.timeout_s, answered)
+        after = scrape(target.url, target.headers)
     return Measured(window, before, after)

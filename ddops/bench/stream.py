@@ -20,8 +20,9 @@ _TEXT_FIELDS = ("content", "reasoning_content", "reasoning")
 class Transcript:
     """What one request has brought so far. All times are on the caller's monotonic clock."""
 
-    def __init__(self, prompt: str) -> None:
+    def __init__(self, prompt: str, due: float | None = None) -> None:
         self.prompt = prompt
+        self.due = due  # when an open loop meant to send it
         self.sent: float | None = None
         self.ended: float | None = None
         self.lost = False  # the connection broke: the service may be gone
@@ -71,6 +72,7 @@ class Transcript:
         return Trace(
             prompt=self.prompt,
             sent=_microseconds(sent - opened),
+            due=None if self.due is None else _microseconds(self.due - opened),
             first=chunks[0].at if chunks else None,
             last=chunks[-1].at if chunks else None,
             chunks=chunks,
