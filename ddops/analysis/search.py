@@ -200,11 +200,5 @@ def _autoregressive(setting: Mapping[str, Any]) -> Variant:
 
 
 def _tree(setting: Mapping[str, Any], budget: int) -> Variant:
-    """`ddtree-b8`, `ddtree-b8-eager-nvls`: what differs from the usual stands in the name."""
-    words = [
-        "eager" if setting["graphs"] == "off" else "",
-        "nvls" if setting["nvls"] == "on" else "",
-        setting["parallel"] or "",
-    ]
-    name = "-".join(["ddtree", f"b{budget}", *filter(None, words)])
-    return Variant(name=name, mode="ddtree", budget=budget, **setting)
+    tree = Variant(name="ddtree", mode="ddtree", budget=budget, **setting)
+    return tree.model_copy(update={"name": tree.described})

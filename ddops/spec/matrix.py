@@ -37,6 +37,18 @@ class Variant(Word):
     nvls: Literal["on", "off"] | None = Field(default=None, exclude_if=is_none)
     parallel: Literal["tp", "ep"] | None = Field(default=None, exclude_if=is_none)
 
+    @property
+    def described(self) -> str:
+        """`ddtree-b8-eager-nvls`: what differs from the usual stands in it."""
+        words = [
+            f"b{self.budget}" if self.budget else "",
+            "adaptive" if self.adaptive else "",
+            "eager" if self.graphs == "off" else "",
+            "nvls" if self.nvls == "on" else "",
+            self.parallel or "",
+        ]
+        return "-".join((self.mode, *filter(None, words)))
+
 
 class Slo(Word):
     """What an answer must keep to be counted as good; None asks for nothing."""
@@ -82,8 +94,17 @@ class Pace(Word):
             return f"C={self.concurrency}"
         return f"{self.rate:g}/s" if self.rate is not None else self.arrivals
 
+    @property
+    def rung(self) -> str:
+        """As it stands in the id of a cell."""
+        if self.arrivals == "closed":
+            return f"c{self.concurrency}"
+        return f"q{self.rate:g}" if self.rate is not None else self.arrivals
+
 
 class Matrix(Word):
+    """What is measured, cell by cell. `spec.grid.Grid` is how it is written."""
+
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
     variants: tuple[Variant, ...] = Field(min_length=1)
     concurrency: tuple[int, ...] = ()
@@ -93,6 +114,10 @@ class Matrix(Word):
     repeats: int = Field(default=1, ge=1)
     order: Literal["repeated", "randomised"] = "repeated"
     timeout_s: float = Field(default=900.0, gt=0)  # for one cell
+    left_out: tuple[str, ...] = Field(default=(), exclude_if=_is_unset)  # `ddtree-b32.c128`
+    order_seed: int = Field(default=0, exclude_if=_is_unset)  # of `randomised`
+    cooldown_s: float = Field(default=0.0, ge=0, exclude_if=_is_unset)  # rest before a cell
+    again: bool = Field(default=False, exclude_if=_is_unset)  # the first cell once more, at the end
 
     @model_validator(mode="after")
     def _paced(self) -> Self:
@@ -109,6 +134,10 @@ class Matrix(Word):
         poisson = (Pace(arrivals="poisson", rate=rate) for rate in self.rates)
         return (*closed, *poisson, *((Pace(arrivals="trace"),) if self.trace else ()))
 
+    def ladder(self, variant: Variant) -> tuple[Pace, ...]:
+        """The paces at which `variant` is measured."""
+        return tuple(p for p in self.paces if f"{variant.name}.{p.rung}" not in self.left_out)
+
     @property
     def fingerprint(self) -> str:
         """sha256 of the canonical form; two matrices that measure the same have the same one."""
@@ -124,6 +153,7 @@ class Cell(Word):
     repeat: int
     arrivals: Arrivals = Field(default="closed", exclude_if=_is_closed)
     rate: float | None = Field(default=None, exclude_if=is_none)
+    again: bool = Field(default=False, exclude_if=_is_unset)  # the first cell of its run once more
 
     @property
     def pace(self) -> Pace:
@@ -131,10 +161,5 @@ class Cell(Word):
 
     @property
     def id(self) -> str:
-        return f"{self.variant.name}.{self._rung}.r{self.repeat}"
-
-    @property
-    def _rung(self) -> str:
-        if self.arrivals == "closed":
-            return f"c{self.concurrency}"
-        return f"q{self.rate:g}" if self.rate is not None else self.arrivals
+        last = ".again" if self.again else ""
+        return f"{self.variant.name}.{self.pace.rung}.r{self.repeat}{last}"
