@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
-from ddops.cli.options import BoxName, Json
+from ddops.cli.options import BoxNames, Json
 from ddops.cli.output import Output, table
+from ddops.cli.several import each, one, several, show
 from ddops.errors import CheckError
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from ddops.spec.drift import Drift
 
 
-def diff(box: BoxName = "local", json: Json = False) -> None:
+def diff(boxes: BoxNames = None, json: Json = False) -> None:
     """Say where a box has drifted: unit, secrets, process, packages, weights, driver.
 
     The inventory says what the unit should be; packages and driver should be those with which
@@ -25,15 +28,23 @@ def diff(box: BoxName = "local", json: Json = False) -> None:
     \b
     Example:
       ddops diff b300
+      ddops diff b300-a b300-b
     """
     from ddops.flows.diff import diff as compare
     from ddops.flows.site import opened
 
     out = Output(json=json)
-    with opened(box) as site:
+    if names := several(boxes):
+        show(out, each("diff", names, (), out), _line)
+    with opened(one(boxes)) as site:
         found = compare(site)
     out.result([one.model_dump() for one in found], _draw(found))
     raise typer.Exit(CheckError.exit_code if found else 0)
+
+
+def _line(found: Sequence[Mapping[str, str]]) -> str:
+    counted = Counter(drift["subject"] for drift in found)
+    return ", ".join(f"{subject} ({count})" for subject, count in counted.items()) or "no drift"
 
 
 def _draw(found: list[Drift]) -> RenderableType:

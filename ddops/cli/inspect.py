@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from ddops.cli.options import BoxName, Json, Pin, Quiet, Verbose
+from ddops.cli.options import BoxNames, Json, Pin, Quiet, Verbose
 from ddops.cli.output import Output, table
+from ddops.cli.several import each, one, several, show
+from ddops.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -13,9 +17,11 @@ if TYPE_CHECKING:
     from ddops.spec.hardware import GpuState
     from ddops.spec.observed import Gpu, Surveyed
 
+_ONE = "`ddops inspect BOX --pin SHA256:…` for each of them"
+
 
 def inspect(
-    box: BoxName = "local",
+    boxes: BoxNames = None,
     pin: Pin = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -28,14 +34,27 @@ def inspect(
     \b
     Example:
       ddops inspect local --json
+      ddops inspect b300-a b300-b
     """
     from ddops.flows.inspect import inspect as look
     from ddops.flows.site import opened
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
-    with opened(box, pin=pin) as site:
+    if names := several(boxes):
+        if pin:
+            raise UsageError("one fingerprint is no key of several boxes", hint=_ONE)
+        show(out, each("inspect", names, (), out), _line)
+    with opened(one(boxes), pin=pin) as site:
         seen = look(site)
     out.result(seen.model_dump(mode="json"), _draw(seen))
+
+
+def _line(seen: Mapping[str, Any]) -> str:
+    gpus = Counter(gpu["name"] for gpu in seen["gpus"])
+    named = ", ".join(f"{count} x {name}" for name, count in gpus.items()) or "no GPU"
+    return (
+        f"{seen['system']['os']}, {named}, {seen['service']['state']}, {seen['health']['status']}"
+    )
 
 
 def _draw(seen: Surveyed) -> RenderableType:

@@ -89,6 +89,11 @@ def show_commands(out: Output, commands: Sequence[Command], place: Place) -> Non
     out.result([command.line for command in commands], draw_commands(commands, place))
 
 
+def in_words(commands: Sequence[str]) -> str:
+    """What a dry run printed, for a table of several boxes."""
+    return "; ".join(commands) or "nothing to change"
+
+
 def draw_commands(commands: Sequence[Command], place: Place) -> RenderableType:
     """Paths below the state folder are shown without it; `--json` has them in full."""
     from rich.console import Group

@@ -75,6 +75,11 @@ def each(verb: str, boxes: Sequence[str], options: Sequence[str], out: Output) -
             raise
 
 
+def waiting(lock_wait: float, *, dry_run: bool) -> list[str]:
+    """The options of a verb that changes a box, passed on to each."""
+    return ["--lock-wait", str(lock_wait), *(["--dry-run"] if dry_run else [])]
+
+
 def show(out: Output, outcomes: Sequence[Outcome], line: Callable[[Any], str]) -> NoReturn:
     """A table, or with `--json` a list; the exit code is the worst."""
     data = [

@@ -155,3 +155,29 @@ def test_ctrl_c_reaches_every_box_once(pair: Machine) -> None:
     for box in ("stand", "other"):
         assert f"{box} | interrupted" in said
     assert "hint: to continue, `ddops deploy both --yes`" in said
+
+
+def test_a_group_is_looked_at_and_restarted_and_stopped_at_once(pair: Machine) -> None:
+    assert pair.ddops("deploy", "both", "--yes").returncode == 0
+    seen = pair.ddops("inspect", "both")
+    assert (seen.returncode, seen.stdout.count("running, ready")) == (0, 2)
+    assert pair.ddops("diff", "both").stdout.count("no drift") == 2
+    planned = pair.ddops("restart", "both", "--dry-run")
+    assert (planned.returncode, planned.stdout.count("supervisor stop")) == (0, 2)
+    before = {box: one["result"]["service"]["pid"] for box, one in looked(pair).items()}
+    again = pair.ddops("restart", "both")
+    assert (again.returncode, again.stdout.count("ready, process")) == (0, 2)
+    after = {box: one["result"]["service"]["pid"] for box, one in looked(pair).items()}
+    assert all(before[box] != after[box] for box in ("stand", "other"))
+    assert pair.ddops("stop", "both").stdout.count("stopped") == 2
+    assert pair.ddops("stop", "both").stdout.count("nothing to stop") == 2
+
+
+def looked(pair: Machine) -> dict[str, Any]:
+    return outcomes(pair.ddops("inspect", "both", "--json"))
+
+
+def test_one_fingerprint_for_several_boxes_is_refused(pair: Machine) -> None:
+    done = pair.ddops("inspect", "both", "--pin", "SHA256:abc")
+    assert done.returncode == 2
+    assert "for each of them" in done.stderr
