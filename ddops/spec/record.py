@@ -6,11 +6,14 @@ the moment a request was sent; a chunk is not a token, so every chunk carries it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import FailFast, Field
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from ddops.spec.base import Word, is_none
+from ddops.spec.chunks import Chunk as Chunk
+from ddops.spec.chunks import Chunks, said
 from ddops.spec.deployment import Deployment
 from ddops.spec.matrix import Cell, Load
 
@@ -21,9 +24,12 @@ TokensFrom = Literal["every-chunk", "final-usage", "nothing"]
 shared out over the chunks (then the times between tokens are approximate); or not at all."""
 
 
-class Chunk(Word):
-    at: float  # seconds since the request was sent
-    tokens: int  # new tokens this chunk brought
+_Columns = Annotated[
+    Sequence[Chunk],
+    PlainValidator(Chunks.read),
+    PlainSerializer(said),
+    WithJsonSchema({"type": "array", "items": {"required": ["at", "tokens"]}}),
+]
 
 
 class Trace(Word):
@@ -34,7 +40,7 @@ class Trace(Word):
     due: float | None = None  # when an open loop meant to send it, seconds since the window opened
     first: float | None  # seconds since sent, first token
     last: float | None  # seconds since sent, last token
-    chunks: Annotated[tuple[Chunk, ...], FailFast()]  # those that brought tokens
+    chunks: _Columns  # those that brought tokens
     tokens_from: TokensFrom = "every-chunk"
     prompt_tokens: int | None
     completion_tokens: int | None
