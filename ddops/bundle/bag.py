@@ -14,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from ddops.spec.bundle import Level
+
 DECLARATION: Final = b"BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
 MANIFEST: Final = "manifest-sha256.txt"
 TAG_MANIFEST: Final = "tagmanifest-sha256.txt"
@@ -36,6 +38,7 @@ class Finding:
 
     file: str
     reason: str
+    level: Level = "L0"  # which of the questions has no for an answer
 
     def __str__(self) -> str:
         name = self.file if self.file.isprintable() else ascii(self.file)
@@ -73,10 +76,10 @@ def unsafe(folder: Path) -> Iterator[Finding]:
             yield Finding(name, f"is longer than {MOST_READ >> 20} MiB")
 
 
-def check(folder: Path) -> Iterator[Finding]:
+def check(folder: Path, *, hashed: bool = True) -> Iterator[Finding]:
     """Everything in `folder` that its manifests do not say, and the other way round.
 
-    Where anything is `unsafe`, that is all that is told.
+    Not `hashed`: only which files there are. Where anything is `unsafe`, that is all that is told.
     """
     if dangers := list(unsafe(folder)):
         yield from dangers
@@ -90,8 +93,8 @@ def check(folder: Path) -> Iterator[Finding]:
     beside = {*files} - {*payload, TAG_MANIFEST, SIGNATURE}
     tags = {name: files[name] for name in beside}
     yield from _declared(files)
-    yield from _against(TAG_MANIFEST, files, tags, TAGS)
-    yield from _against(MANIFEST, files, payload, ())
+    yield from _against(TAG_MANIFEST, files, tags, TAGS, hashed=hashed)
+    yield from _against(MANIFEST, files, payload, (), hashed=hashed)
     yield from _oxum(files, payload)
 
 
@@ -102,7 +105,12 @@ def _declared(files: Mapping[str, Path]) -> Iterator[Finding]:
 
 
 def _against(
-    manifest: str, files: Mapping[str, Path], present: Mapping[str, Path], needed: tuple[str, ...]
+    manifest: str,
+    files: Mapping[str, Path],
+    present: Mapping[str, Path],
+    needed: tuple[str, ...],
+    *,
+    hashed: bool,
 ) -> Iterator[Finding]:
     """`present` files against the lines of `manifest`, which must list at least `needed`."""
     if manifest not in files:
@@ -124,9 +132,9 @@ def _against(
             yield Finding(name, "is missing")
         elif name not in listed:
             yield Finding(name, f"was added: {manifest} does not list it")
-        elif (found := file_sha256(present[name])) != listed[name]:
+        elif hashed and (found := file_sha256(present[name])) != listed[name]:
             reason = f"is sha256 {found[:12]}, {manifest} says {listed[name][:12]}"
-            yield Finding(name, f"was changed: it {reason}")
+            yield Finding(name, f"was changed: it {reason}", "L1")
 
 
 def _oxum(files: Mapping[str, Path], payload: Mapping[str, Path]) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ import yaml
 from ddops.analysis.claims import Claim
 from ddops.bundle.redact import Known, redact
 from ddops.spec.base import Word
-from ddops.spec.bundle import BundleInfo, Environment, Redaction, WeightsFile
+from ddops.spec.bundle import BUNDLE_SCHEMA_VERSION, BundleInfo, Environment, Redaction, WeightsFile
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.record import Record
 from ddops.spec.run import Run
@@ -44,7 +44,7 @@ class Clean:
 def info(source: Source) -> BundleInfo:
     run = source.run
     return BundleInfo(
-        schema_version=1,
+        schema_version=BUNDLE_SCHEMA_VERSION,
         name=f"{run.box}-{run.matrix.name}-{run.fingerprint[:8]}",
         ddops_version=source.ddops_version,
         commit=run.sessions[-1].commit if run.sessions else None,
@@ -52,6 +52,7 @@ def info(source: Source) -> BundleInfo:
         box=run.box,
         matrix=run.matrix.name,
         fingerprint=run.fingerprint,
+        based_on=run.based_on,
     )
 
 

@@ -27,6 +27,8 @@ CLOSE: Final = 1e-9  # relative: `sum` of floats is not the same in every Python
 Derive = Callable[[Record], Metrics | None]
 """Metrics from a record's traces and counters, as bench makes them."""
 
+INFO: Final = "data/bundle.json"
+
 _W = TypeVar("_W", bound=Word)
 _T = TypeVar("_T")
 _WEIGHTS: Final = TypeAdapter(tuple[WeightsFile, ...])
@@ -71,20 +73,22 @@ def open_bundle(folder: Path) -> Opened:
 def refuse_newer(folder: Path) -> None:
     """A later format may be fine; this ddops just cannot tell."""
     try:
-        said = from_json((folder / "data/bundle.json").read_bytes())
+        said = from_json((folder / INFO).read_bytes())
     except (OSError, ValueError):
         return
     version = said.get("schema_version") if isinstance(said, dict) else None
     if isinstance(version, int) and version > BUNDLE_SCHEMA_VERSION:
         raise BundleError(
-            f"data/bundle.json: schema version {version}, this ddops reads up to "
-            f"{BUNDLE_SCHEMA_VERSION}",
+            f"{INFO}: schema version {version}, this ddops reads up to {BUNDLE_SCHEMA_VERSION}",
             hint=f"`pip install 'ddops>={said.get('ddops_version')}'`, then the same command again",
         )
 
 
-def recheck(folder: Path, derive: Derive) -> Rechecked:
-    """Reads one record at a time, so that many of them need no more memory than one."""
+def recheck(folder: Path, derive: Derive | None) -> Rechecked:
+    """Reads one record at a time, so that many of them need no more memory than one.
+
+    Without `derive` no number is derived again: that is what L3 adds to L0.
+    """
     found: list[Finding] = []
     info, run, redactions, _ = _head(folder, found)
     if run is not None:
@@ -92,13 +96,15 @@ def recheck(folder: Path, derive: Derive) -> Rechecked:
         redacted = any(each.file == "run.json" for each in redactions)
         found += _units(folder, run, redacted=redacted)
     if run and info and info.fingerprint != run.fingerprint:
-        found.append(Finding("data/bundle.json", "names another matrix than data/run.json"))
+        found.append(Finding(INFO, "names another matrix than data/run.json"))
     tally = Counter[str]()
     for name in _names(folder):
         record = _read(folder, f"data/records/{name}", Record, found)
         if record is not None:
+            tally["read"] += 1
+        if record is not None and derive is not None:
             found += numbers(f"data/records/{name}", record, derive)
-            tally.update(("read", *(("derived",) if record.metrics is not None else ())))
+            tally["derived"] += record.metrics is not None
         if record is not None and run is not None:
             found += (Finding(f"data/records/{name}", why) for why in _strange(name, record, run))
             tally.update(_earlier(record, run))
@@ -118,21 +124,22 @@ def numbers(name: str, record: Record, derive: Derive) -> Iterator[Finding]:
         return
     chunks = (chunk for trace in record.traces for chunk in trace.chunks)
     if sum(max(chunk.tokens, 0) for chunk in chunks) > _MOST_TOKENS:
-        yield Finding(name, f"has traces of more than {_MOST_TOKENS} tokens")
+        yield Finding(name, f"has traces of more than {_MOST_TOKENS} tokens", "L3")
         return
     try:
         derived = derive(record)
     except (ArithmeticError, ValueError) as error:
-        yield Finding(name, f"has traces that no client can have seen: {error}")
+        yield Finding(name, f"has traces that no client can have seen: {error}", "L3")
         return
     if derived is None:
-        yield Finding(name, "has metrics, but no window they could have been measured in")
+        yield Finding(name, "has metrics, but no window they were measured in", "L3")
         return
-    said, right = _flat(record.metrics.model_dump()), _flat(derived.model_dump())
+    stated = record.metrics.model_fields_set  # an older record lacks what was added since
+    said, right = (_flat(of.model_dump(include=stated)) for of in (record.metrics, derived))
     for key in sorted({*said, *right}):
         told, found = said.get(key), right.get(key)
         if not _close(told, found):
-            yield Finding(name, f"metrics.{key} is {told}, its traces give {found}")
+            yield Finding(name, f"metrics.{key} is {told}, its traces give {found}", "L3")
 
 
 def _flat(value: object, path: str = "") -> dict[str, object]:
@@ -201,7 +208,7 @@ class _Head(NamedTuple):
 
 def _head(folder: Path, found: list[Finding]) -> _Head:
     """All but the records; what is wrong with it goes to `found`."""
-    info = _read(folder, "data/bundle.json", BundleInfo, found)
+    info = _read(folder, INFO, BundleInfo, found)
     run = _read(folder, "data/run.json", Run, found)
     redactions = _parsed(folder, "data/redactions.json", _REDACTIONS.validate_python, found)
     _parsed(folder, "data/weights.json", _WEIGHTS.validate_python, found)

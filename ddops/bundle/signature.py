@@ -143,7 +143,7 @@ def owner(signers: str, key: str) -> str | None:
 
 
 def missing(signers: str) -> Finding:
-    return Finding(SIGNATURE, f"is missing: nobody of {signers} has signed this")
+    return Finding(SIGNATURE, f"is missing: nobody of {signers} has signed this", "L2")
 
 
 def _string(blob: bytes) -> bytes:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ddops.bundle.signature import Signed
-    from ddops.flows.bundle import Shown, Verified
+    from ddops.flows.bundle import Shown
+    from ddops.flows.bundle_verify import Verified
 
 bundle = typer.Typer(
     name="bundle",
@@ -114,7 +115,7 @@ def verify(
       ddops bundle verify results/bundles/local-demo-1a2b3c4d.tar.zst
       ddops bundle verify run.tar.zst --signers ~/.ssh/allowed_signers
     """
-    from ddops.flows.bundle import verify as check
+    from ddops.flows.bundle_verify import verify as check
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
     seen = check(path, signers)

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ddops import __version__
 from ddops.analysis.claims import Claim
-from ddops.bench.metrics import derive
 from ddops.bundle import archive, bag, contents, recheck, signature
-from ddops.bundle.bag import Finding
 from ddops.bundle.redact import Known
 from ddops.bundle.signature import Signed
-from ddops.errors import BundleError, UsageError
+from ddops.errors import BundleError
 from ddops.flows import signing
+from ddops.flows.bundle_verify import sound, unpacked, verify
 from ddops.flows.private import known_here
 from ddops.flows.report import drawn, viewed
 from ddops.flows.runs import Stored, chosen, environment, load
 from ddops.host import atomic
 from ddops.report.view import View
 from ddops.spec.bundle import BundleInfo
-from ddops.spec.record import Metrics, Record
+from ddops.spec.record import Record
 from ddops.spec.run import Run
 
 SUFFIX = ".tar.zst"
@@ -36,17 +34,6 @@ class Created:
     folder: Path
     tar_sha256: str
     redacted: Mapping[str, int]  # by kind
-
-
-@dataclass(frozen=True)
-class Verified:
-    name: str
-    files: int
-    records: int
-    derived: int  # records whose numbers were derived again
-    signed: tuple[Signed, ...]
-    notes: tuple[str, ...]
-    findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True)
@@ -108,32 +95,6 @@ def sign(path: Path, key: Path) -> bool:
     return True
 
 
-def verify(path: Path, signers: Path | None = None) -> Verified:
-    """Every fault found, by file; that nobody of the file `signers` has signed is one.
-
-    An archive that cannot be unpacked safely is a `BundleError`.
-    """
-    with unpacked(path) as folder:
-        if dangers := tuple(bag.unsafe(folder)):
-            return Verified(path.name, 0, 0, 0, signed=(), notes=(), findings=dangers)
-        findings = tuple(bag.check(folder))
-        if not findings:
-            recheck.refuse_newer(folder)
-        checked = signing.check(folder, signers)
-        inside = recheck.recheck(folder, derived)
-        known = {finding.file for finding in findings}
-        deeper = (f for f in inside.findings if f.file not in known or "metrics." in f.reason)
-        return Verified(
-            name=inside.info.name if inside.info else path.name,
-            files=sum(each.is_file() for each in folder.rglob("*")),
-            records=inside.records,
-            derived=inside.derived,
-            signed=checked.signed,
-            notes=(*checked.notes, *inside.notes),
-            findings=(*findings, *deeper, *checked.findings),
-        )
-
-
 def show(path: Path) -> Shown:
     with unpacked(path) as folder:
         sound(path, bag.unsafe(folder))
@@ -154,31 +115,6 @@ def show(path: Path) -> Shown:
             redactions=sum(redaction.count for redaction in opened.redactions),
             signed=checked.signed,
         )
-
-
-def derived(record: Record) -> Metrics | None:
-    if record.window_s is None:
-        return None
-    return derive(record.traces, record.window_s, record.counters_before, record.counters_after)
-
-
-@contextmanager
-def unpacked(path: Path, near: Path | None = None) -> Iterator[Path]:
-    """The folder of a bundle, be it one or an archive of one; that is unpacked below `near`."""
-    if path.is_dir():
-        yield path
-    elif path.is_file():
-        with tempfile.TemporaryDirectory(dir=near, prefix=".ddops-bundle-") as scratch:
-            yield archive.unpack(path, Path(scratch))
-    else:
-        raise UsageError(f"there is no bundle {path}", hint="make one: `ddops bundle create`")
-
-
-def sound(path: Path, findings: Iterable[Finding]) -> None:
-    """What has faults is not signed, shown or unpacked."""
-    if told := "\n".join(map(str, findings)):
-        hint = f"`ddops bundle verify {path}` names every fault"
-        raise BundleError(f"{path} is damaged", detail=told, hint=hint)
 
 
 def _repack(folder: Path, packed: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ddops.bundle import bag, recheck
 from ddops.bundle.difference import differences
 from ddops.bundle.recheck import Opened
-from ddops.flows.bundle import sound, unpacked
+from ddops.flows.bundle_verify import sound, unpacked
 from ddops.spec.drift import Drift
 
 

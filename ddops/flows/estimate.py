@@ -13,7 +13,7 @@ from ddops.analysis.cost.predict import Fitted, Wish, fitted
 from ddops.analysis.cost.range import Range
 from ddops.bundle import recheck
 from ddops.errors import BundleError, UsageError
-from ddops.flows.bundle import unpacked
+from ddops.flows.bundle_verify import unpacked
 from ddops.flows.runs import load, read
 from ddops.spec.cost import StepDocument
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ddops.analysis.pairs import Evidence
 from ddops.bundle import bag, recheck
 from ddops.errors import BundleError, UsageError
-from ddops.flows.bundle import derived, unpacked
+from ddops.flows.bundle_verify import derived, unpacked
 from ddops.flows.runs import load
 from ddops.spec.record import Record
 from ddops.spec.run import Run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ddops.bundle import bag
 from ddops.errors import UsageError
-from ddops.flows.bundle import sound, unpacked
+from ddops.flows.bundle_verify import sound, unpacked
 
 
 @dataclass(frozen=True)

@@ -61,11 +61,11 @@ def check(folder: Path, signers: Path | None) -> Checked:
     if not path.is_file() or not manifest.is_file():
         return Checked(findings=() if signers is None else (signature.missing(signers.name),))
     if path.stat().st_size > signature.MOST_BYTES:
-        return Checked(findings=(Finding(SIGNATURE, "is too long for a signature"),))
+        return Checked(findings=(Finding(SIGNATURE, "is too long for a signature", "L2"),))
     try:
         envelope = signature.read(path.read_bytes(), manifest.read_bytes())
     except NotASignature as reason:
-        return Checked(findings=(Finding(SIGNATURE, str(reason)),))
+        return Checked(findings=(Finding(SIGNATURE, str(reason), "L2"),))
     made = envelope.signatures.values()
     if signers is None and any(map(signature.is_ssh, made)) and not ssh_keygen.there():
         return Checked(notes=("its signatures were not checked: there is no `ssh-keygen` here",))
@@ -75,11 +75,12 @@ def check(folder: Path, signers: Path | None) -> Checked:
             by = None if signers is None else _owner(each, envelope.pae(), signers, trusted or "")
             signed.append(Signed(signature.fingerprint(each.keyid), by))
         else:
-            findings.append(Finding(SIGNATURE, f"was not made with the key {each.keyid!a}"))
+            other = f"was not made with the key {each.keyid!a}"
+            findings.append(Finding(SIGNATURE, other, "L2"))
     if signers is not None and not findings and not any(one.by for one in signed):
         keys = ", ".join(one.key for one in signed)
         nobody = f"is of nobody in {signers.name}: it was made with {keys}"
-        findings.append(Finding(SIGNATURE, nobody))
+        findings.append(Finding(SIGNATURE, nobody, "L2"))
     return Checked(tuple(signed), tuple(findings))
 
 

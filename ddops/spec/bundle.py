@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
-from ddops.spec.base import Word
+from pydantic import Field
 
-BUNDLE_SCHEMA_VERSION = 1
+from ddops.spec.base import Word, is_none
+from ddops.spec.run import BasedOn
+
+BUNDLE_SCHEMA_VERSION: Final = 2
+
+Level = Literal["L0", "L1", "L2", "L3", "L4", "L5", "L6"]
+"""How much of a bundle is checked; each includes L0 to L3 before it.
+
+L0 structure and schema, L1 hashes, L2 signature, L3 numbers derived again from the requests,
+L4 a box is what the bundle's was, L5 a replay came out alike, L6 a replay gave the same answers.
+"""
 
 
 class BundleInfo(Word):
     """`data/bundle.json`. No date of packing: the same run gives the same bundle."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[1, 2]
     name: str
     ddops_version: str  # that packed it
     commit: str | None  # of the checkout that measured last
@@ -20,6 +30,7 @@ class BundleInfo(Word):
     box: str
     matrix: str
     fingerprint: str
+    based_on: BasedOn | None = Field(default=None, exclude_if=is_none)  # what this is a replay of
 
 
 class WeightsFile(Word):

@@ -11,7 +11,8 @@ import pytest
 
 from ddops.cli.app import main
 from ddops.errors import BundleError, UsageError
-from ddops.flows.bundle import create, verify
+from ddops.flows.bundle import create
+from ddops.flows.bundle_verify import verify
 from ddops.spec.box import Box
 from ddops.spec.load import read
 from ddops.spec.matrix import Matrix

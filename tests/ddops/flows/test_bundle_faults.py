@@ -14,7 +14,8 @@ import pytest
 
 from ddops.bundle import bag
 from ddops.errors import BundleError
-from ddops.flows.bundle import show, sign, verify
+from ddops.flows.bundle import show, sign
+from ddops.flows.bundle_verify import verify
 from tests.ddops import records
 
 MUTATIONS = 200
@@ -222,8 +223,8 @@ def test_a_link_is_told_and_not_followed(copy: Path) -> None:
 
 
 def test_a_newer_format_says_what_to_install(copy: Path) -> None:
-    forge(copy, "bundle.json", lambda info: info.update(schema_version=2, ddops_version="7.1"))
+    forge(copy, "bundle.json", lambda info: info.update(schema_version=3, ddops_version="7.1"))
     for look in (verify, show):
-        with pytest.raises(BundleError, match="schema version 2") as told:
+        with pytest.raises(BundleError, match="schema version 3") as told:
             look(copy)
         assert "ddops>=7.1" in (told.value.hint or "")

@@ -11,7 +11,7 @@ import pytest
 from ddops.bundle import archive
 from ddops.cli.app import main
 from ddops.errors import BundleError, UsageError
-from ddops.flows.bundle import verify
+from ddops.flows.bundle_verify import verify
 from ddops.flows.extract import extract
 from tests.ddops import records
 

@@ -23,7 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
 from ddops.bundle.bag import SIGNATURE, TAG_MANIFEST, file_sha256
 from ddops.cli.app import main
 from ddops.errors import BundleError, UsageError
-from ddops.flows.bundle import create, sign, verify
+from ddops.flows.bundle import create, sign
+from ddops.flows.bundle_verify import verify
 from ddops.flows.signing import check
 from tests.ddops import records
 
