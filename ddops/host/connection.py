@@ -93,7 +93,12 @@ def _verdict(connection: Connection, error: Exception) -> HostError:
     where = f"{connection.host}:{connection.port}"
     by_hand = f"ssh -v -p {connection.port} {connection.user}@{connection.host} true"
     if isinstance(error, socket.gaierror):
-        return HostError(f"the name {connection.host} is not known here", hint="check `reach.host`")
+        name = connection.host
+        return HostError(
+            f"the name {name} is not known here",
+            hint=f"give it an address: `Host {name}` in ~/.ssh/config, or the inventory's"
+            f" `reach.host`; `ddops init {connection.user}@ADDRESS` writes one for a new box",
+        )
     if isinstance(error, PasswordRequiredException):
         return HostError(f"a key for {where} has a passphrase", hint="`ssh-add`, then try again")
     if isinstance(error, AuthenticationException):

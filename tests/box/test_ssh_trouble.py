@@ -123,8 +123,9 @@ def test_a_box_behind_another_is_reached_by_the_jump_of_the_users_ssh_config(
 def test_nothing_listening_and_no_such_name_are_told_apart(box: Box, operator: Operator) -> None:
     with pytest.raises(HostError, match=f"nothing listens on {box.address}:2222"):
         operator.hands(box, port=2222).run(TRUE)
-    with pytest.raises(HostError, match="the name no-such-box is not known here"):
+    with pytest.raises(HostError, match="the name no-such-box is not known here") as caught:
         operator.hands("no-such-box").run(TRUE)
+    assert "`Host no-such-box` in ~/.ssh/config" in str(caught.value.hint)
 
 
 def test_a_box_that_swallows_packets_is_given_up_in_time(box: Box, operator: Operator) -> None:
