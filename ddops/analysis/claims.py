@@ -15,9 +15,9 @@ class Claim:
 
 
 def claims(groups: Sequence[Group]) -> tuple[Claim, ...]:
-    """The fastest variant per concurrency, then what was slower than `ar`, failed or is missing."""
-    ladder = sorted({group.concurrency for group in groups})
-    rungs = [[g for g in groups if g.concurrency == concurrency] for concurrency in ladder]
+    """The fastest variant per pace, then what was slower than `ar`, failed or is missing."""
+    ladder = dict.fromkeys(group.pace for group in groups)
+    rungs = [[g for g in groups if g.pace == pace] for pace in ladder]
     made = [_fastest(rung) for rung in rungs]
     made += [_slower(group) for group in groups]
     made += [_not_good(group) for group in groups]
@@ -29,7 +29,7 @@ def _fastest(rung: Sequence[Group]) -> Claim | None:
     if not measured:
         return None
     best = max(measured, key=_speed)
-    said = f"C={best.concurrency}: {best.variant.name} is fastest, {_speed(best):.1f} tok/s"
+    said = f"{best.pace}: {best.variant.name} is fastest, {_speed(best):.1f} tok/s"
     if best.speedup is not None:
         ratio = f"{best.speedup.value:.2f}x of ar{_by_repeat(best)}"
         return Claim(f"{said}, {ratio}", (best.speedup.of, best.speedup.base))
@@ -41,7 +41,7 @@ def _slower(group: Group) -> Claim | None:
     if group.speedup is None or group.speedup.value >= 1:
         return None
     text = (
-        f"C={group.concurrency}: {group.variant.name} is slower than ar, "
+        f"{group.pace}: {group.variant.name} is slower than ar, "
         f"{group.speedup.value:.2f}x{_by_repeat(group)}"
     )
     return Claim(text, (group.speedup.of, group.speedup.base))
@@ -59,7 +59,7 @@ def _by_repeat(group: Group) -> str:
 def _not_good(group: Group) -> Claim | None:
     if group.verdict == "ok":
         return None
-    text = f"C={group.concurrency}: {group.variant.name} {group.verdict}"
+    text = f"{group.pace}: {group.variant.name} {group.verdict}"
     return Claim(text, tuple(record.cell.id for record in group.records if not record.ok))
 
 

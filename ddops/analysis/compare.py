@@ -24,14 +24,18 @@ class Speedup:
 class Row:
     cell: str
     variant: str
-    concurrency: int
+    pace: str  # `C=4`, or `0.5/s` in an open loop
+    concurrency: int  # 0 in an open loop
     repeat: int
     output_tok_s: float | None  # None: not measured, or a gate is red
-    speedup: Speedup | None  # over `ar` at the same concurrency
+    speedup: Speedup | None  # over `ar` at the same pace
     ttft_p50_s: float | None
     tpot_p50_s: float | None
     accept: float | None
     verdict: str  # `ok`, `invalid: garbage`, `failed: service-died`
+    requests_s: float | None  # as `output_tok_s`
+    goodput_s: float | None
+    warnings: tuple[str, ...]
 
 
 def rows(records: Sequence[Record]) -> tuple[Row, ...]:
@@ -39,7 +43,7 @@ def rows(records: Sequence[Record]) -> tuple[Row, ...]:
 
 
 def baseline(record: Record, records: Sequence[Record]) -> Record | None:
-    """The good autoregressive record of the same run, concurrency and repeat."""
+    """The good autoregressive record of the same run, pace and repeat."""
     return next(
         (
             other
@@ -48,7 +52,7 @@ def baseline(record: Record, records: Sequence[Record]) -> Record | None:
             and other.cell.variant.mode == "ar"
             and other.matrix_fingerprint == record.matrix_fingerprint
             and other.box == record.box
-            and other.cell.concurrency == record.cell.concurrency
+            and other.cell.pace == record.cell.pace
             and other.cell.repeat == record.cell.repeat
         ),
         None,
@@ -77,6 +81,7 @@ def _row(record: Record, base: Record | None) -> Row:
     return Row(
         cell=record.cell.id,
         variant=record.cell.variant.name,
+        pace=str(record.cell.pace),
         concurrency=record.cell.concurrency,
         repeat=record.cell.repeat,
         output_tok_s=good.output_tok_s if good else None,
@@ -85,4 +90,7 @@ def _row(record: Record, base: Record | None) -> Row:
         tpot_p50_s=good.tpot_s.p50 if good and good.tpot_s else None,
         accept=record.metrics.accept if record.metrics else None,
         verdict=verdict(record),
+        requests_s=good.requests_s if good else None,
+        goodput_s=good.goodput_s if good else None,
+        warnings=record.warnings,
     )

@@ -15,6 +15,7 @@ from typing import Final, Literal
 from ddops.analysis import drift
 from ddops.analysis.compare import verdict
 from ddops.analysis.interval import Effect, effect
+from ddops.spec.matrix import Pace
 from ddops.spec.record import Metrics, Record, Trace
 from ddops.spec.run import Run
 
@@ -72,9 +73,9 @@ def compare(a: Evidence, b: Evidence, timings: Mapping[str, Timing]) -> Comparis
     reasons, differences = tuple(_unlike(a.run, b.run)), tuple(_differences(a.run, b.run))
     lines: list[Line] = []
     refused: list[Refused] = []
-    for name, concurrency in _cells(a.run, b.run) if not reasons else ():
-        cell = f"{name}.c{concurrency}"
-        ours, theirs = _repeats(a, name, concurrency), _repeats(b, name, concurrency)
+    for name, pace in _cells(a.run, b.run) if not reasons else ():
+        cell = f"{name}.{pace.rung}"
+        ours, theirs = _repeats(a, name, pace), _repeats(b, name, pace)
         reason = _wrong("A", a, ours) or _wrong("B", b, theirs) or _other(ours, theirs)
         if reason is not None:
             refused.append(Refused(cell, reason))
@@ -90,13 +91,16 @@ def _unlike(a: Run, b: Run) -> Iterator[str]:
         digests = f"sha256 {a.prompts.sha256[:12]} and {b.prompts.sha256[:12]}"
         yield f"other prompts: `{a.prompts.id}` and `{b.prompts.id}`, {digests}"
     mine, other = a.matrix.load.model_dump(), b.matrix.load.model_dump()
-    for key in mine:
-        if mine[key] != other[key] and key != "prompts":
-            yield f"another load: `{key}` {mine[key]} and {other[key]}"
-    ours, theirs = a.found.model.weights, b.found.model.weights
-    known = ours.sha256 and theirs.sha256
-    if (ours.sha256 != theirs.sha256) if known else (ours.source != theirs.source):
-        yield f"another model: {ours.source} and {theirs.source}"
+    for key in sorted(mine.keys() | other.keys()):
+        ours, theirs = mine.get(key), other.get(key)
+        if ours != theirs and key not in _NO_LOAD:
+            yield f"another load: `{key}` {ours} and {theirs}"
+    if a.prompts.trace_sha256 != b.prompts.trace_sha256:
+        yield "another load: requests are sent at the times of another trace"
+    model, another = a.found.model.weights, b.found.model.weights
+    known = model.sha256 and another.sha256
+    if (model.sha256 != another.sha256) if known else (model.source != another.source):
+        yield f"another model: {model.source} and {another.source}"
 
 
 def _differences(a: Run, b: Run) -> Iterator[Difference]:
@@ -121,18 +125,18 @@ def _measured_by(run: Run) -> str:
     return ", ".join(sorted(seen)) or "unknown"
 
 
-def _cells(a: Run, b: Run) -> list[tuple[str, int]]:
-    """Every variant at every concurrency that either run asks for, in their order."""
+def _cells(a: Run, b: Run) -> list[tuple[str, Pace]]:
+    """Every variant at every pace that either run asks for, in their order."""
     matrices = (a.matrix, b.matrix)
-    asked = [(v.name, c) for of in matrices for v in of.variants for c in of.concurrency]
+    asked = [(v.name, p) for of in matrices for v in of.variants for p in of.ladder(v)]
     return list(dict.fromkeys(asked))
 
 
-def _repeats(side: Evidence, name: str, concurrency: int) -> dict[int, Record]:
+def _repeats(side: Evidence, name: str, pace: Pace) -> dict[int, Record]:
     own = [
         record
         for record in side.records.values()
-        if (record.cell.variant.name, record.cell.concurrency) == (name, concurrency)
+        if (record.cell.variant.name, record.cell.pace) == (name, pace)
     ]
     return {record.cell.repeat: record for record in sorted(own, key=lambda r: r.cell.repeat)}
 
@@ -233,4 +237,5 @@ _COUNTED: Final[Mapping[str, Callable[[Metrics], float | None]]] = {
     "tok/s": lambda metrics: metrics.output_tok_s,
     "accept": lambda metrics: metrics.accept,
 }
+_NO_LOAD: Final = ("prompts", "licence", "slo")  # of the prompts only their hash
 _ONCE: Final[Mapping[Verdict, Verdict]] = {"better": "better once", "worse": "worse once"}

@@ -11,7 +11,7 @@ from statistics import median_low
 from typing import TypeVar
 
 from ddops.analysis.compare import Speedup, baseline, speedup, verdict
-from ddops.spec.matrix import Matrix, Variant
+from ddops.spec.matrix import Matrix, Pace, Variant
 from ddops.spec.record import Metrics, Record
 
 _T = TypeVar("_T")
@@ -19,14 +19,19 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Group:
-    """One variant at one concurrency; `records` by repeat, the last attempt at each."""
+    """One variant at one pace; `records` by repeat, the last attempt at each."""
 
     variant: Variant
-    concurrency: int
+    pace: Pace
     asked: int  # repeats the matrix wants
     records: tuple[Record, ...]
     speedup: Speedup | None = None  # median record over median record of `ar`
     by_repeat: tuple[Speedup, ...] = ()  # over `ar` of the same repeat, where both are good
+
+    @property
+    def concurrency(self) -> int:
+        """0 in an open loop."""
+        return self.pace.concurrency
 
     @property
     def good(self) -> tuple[Record, ...]:
@@ -56,11 +61,11 @@ class Group:
 
 
 def groups(matrix: Matrix, records: Sequence[Record]) -> tuple[Group, ...]:
-    """Every variant at every concurrency of the matrix, in its order, measured or not."""
+    """Every variant at every pace that the matrix has for it, in its order, measured or not."""
     alone = [
-        _group(matrix, variant, concurrency, records)
+        _group(matrix, variant, pace, records)
         for variant in matrix.variants
-        for concurrency in matrix.concurrency
+        for pace in matrix.ladder(variant)
     ]
     return tuple(_compared(group, alone, records) for group in alone)
 
@@ -79,17 +84,17 @@ def user_tok_s(metrics: Metrics) -> float | None:
     return 1 / metrics.tpot_s.p50
 
 
-def _group(matrix: Matrix, variant: Variant, concurrency: int, records: Sequence[Record]) -> Group:
-    own = [r for r in records if (r.cell.variant, r.cell.concurrency) == (variant, concurrency)]
+def _group(matrix: Matrix, variant: Variant, pace: Pace, records: Sequence[Record]) -> Group:
+    own = [r for r in records if (r.cell.variant, r.cell.pace) == (variant, pace)]
     own.sort(key=lambda record: record.cell.repeat)
-    return Group(variant, concurrency, matrix.repeats, tuple(own))
+    return Group(variant, pace, matrix.repeats, tuple(own))
 
 
 def _compared(group: Group, alone: Sequence[Group], records: Sequence[Record]) -> Group:
     """Medians are compared with medians, so that the ratio is that of the two rows shown."""
     if group.variant.mode == "ar" or group.median is None:
         return group
-    rung = [each for each in alone if each.concurrency == group.concurrency]
+    rung = [each for each in alone if each.pace == group.pace]
     bases = [each.median for each in rung if each.variant.mode == "ar" and each.median]
     pairs = [(record, baseline(record, records)) for record in group.good]
     ratios = [speedup(record, base) for record, base in pairs if base is not None]

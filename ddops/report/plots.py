@@ -11,11 +11,12 @@ from matplotlib.patches import Patch
 
 from ddops.analysis.repeats import Group, user_tok_s
 from ddops.report.svg import INK, SERIES, inline, style
+from ddops.spec.matrix import Pace
 from ddops.spec.record import Metrics
 
 _SIZE = (4.6, 3.0)  # inches; small, so that the text stays readable at phone width
 _HEADROOM = 0.15
-_MARKS = ("o", "s", "^", "D", "v", "P")  # by concurrency
+_MARKS = ("o", "s", "^", "D", "v", "P")  # by pace
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def plots(groups: Sequence[Group]) -> tuple[Plot, ...]:
 
 
 def throughput(groups: Sequence[Group]) -> Plot | None:
-    ladder = sorted({group.concurrency for group in groups})
+    ladder = _ladder(groups)
     names = _names(groups)
     if not any(group.good for group in groups):
         return None
@@ -41,26 +42,26 @@ def throughput(groups: Sequence[Group]) -> Plot | None:
         width = 0.8 / len(names)
         for group in groups:
             column = names.index(group.variant.name)
-            x = ladder.index(group.concurrency) + (column - (len(names) - 1) / 2) * width
+            x = ladder.index(group.pace) + (column - (len(names) - 1) / 2) * width
             if group.median is None:
                 word = group.verdict.partition(":")[0]
                 axes.text(x, 0, f" {word}", rotation=90, ha="center", va="bottom", fontsize=8)
                 continue
             _bar(axes, group, x, width * 0.92, _colour(names, group))
-        axes.set_xticks(range(len(ladder)), [f"C={c}" for c in ladder])
+        axes.set_xticks(range(len(ladder)), [str(pace) for pace in ladder])
         axes.set_xlim(-0.5, len(ladder) - 0.5)
         axes.set_ylabel("tok/s")
         axes.grid(visible=False, axis="x")
 
     whiskers = any(len(group.good) > 1 for group in groups)
-    caption = "Output tokens per second of the whole service, by variant and concurrency."
+    caption = "Output tokens per second of the whole service, by variant and pace."
     caption += " Whiskers: lowest to highest repeat." if whiskers else ""
     return Plot("Throughput", _drawn("throughput", draw, names), caption)
 
 
 def latency(groups: Sequence[Group]) -> Plot | None:
     names = _names(groups)
-    ladder = sorted({group.concurrency for group in groups})
+    ladder = _ladder(groups)
     points = [group for group in groups if group.median and user_tok_s(_of(group))]
     if not points:
         return None
@@ -73,10 +74,10 @@ def latency(groups: Sequence[Group]) -> Plot | None:
             colour = _series(names, name)
             axes.plot(xs, ys, color=colour, linewidth=1.2)
             for group, x, y in zip(own, xs, ys, strict=True):
-                mark = _MARKS[ladder.index(group.concurrency) % len(_MARKS)]
+                mark = _MARKS[ladder.index(group.pace) % len(_MARKS)]
                 axes.scatter([x], [y], color=colour, s=30, marker=mark).set_urls([_anchor(group)])
-        for mark, concurrency in zip(_MARKS, ladder, strict=False):
-            axes.scatter([], [], color=INK, s=30, marker=mark, label=f"C={concurrency}")
+        for mark, pace in zip(_MARKS, ladder, strict=False):
+            axes.scatter([], [], color=INK, s=30, marker=mark, label=str(pace))
         axes.legend(fontsize=9, loc="best", handletextpad=0.2)
         axes.margins(x=_HEADROOM, y=_HEADROOM)
         axes.set_xlim(left=0)
@@ -89,20 +90,20 @@ def latency(groups: Sequence[Group]) -> Plot | None:
 
 
 def accept(groups: Sequence[Group]) -> Plot | None:
-    ladder = sorted({group.concurrency for group in groups})
-    lines = {c: [g for g in groups if g.concurrency == c and _has_budget(g)] for c in ladder}
-    lines = {c: own for c, own in lines.items() if len(own) > 1}
+    ladder = _ladder(groups)
+    lines = {pace: [g for g in groups if g.pace == pace and _has_budget(g)] for pace in ladder}
+    lines = {pace: own for pace, own in lines.items() if len(own) > 1}
     if not lines:
         return None
 
     def draw(axes: Axes) -> None:
-        for number, (concurrency, own) in enumerate(lines.items()):
+        for number, (pace, own) in enumerate(lines.items()):
             own.sort(key=lambda group: group.variant.budget or 0)
             xs = [group.variant.budget or 0 for group in own]
             ys = [_of(group).accept or 0.0 for group in own]
             colour = SERIES[1 + number % (len(SERIES) - 1)]
             mark = _MARKS[number % len(_MARKS)]
-            axes.plot(xs, ys, color=colour, linewidth=1.2, marker=mark, label=f"C={concurrency}")
+            axes.plot(xs, ys, color=colour, linewidth=1.2, marker=mark, label=str(pace))
             axes.scatter(xs, ys, color=colour, s=28, marker=mark).set_urls([*map(_anchor, own)])
         budgets = sorted({g.variant.budget or 0 for own in lines.values() for g in own})
         axes.set_xscale("log", base=2)
@@ -121,10 +122,10 @@ def accept(groups: Sequence[Group]) -> Plot | None:
 def positions(groups: Sequence[Group]) -> Plot | None:
     names = _names(groups)
     told = [g for g in groups if g.median and _of(g).accepted_per_position]
-    lowest = min((group.concurrency for group in told), default=0)
-    told = [group for group in told if group.concurrency == lowest]
     if not told:
         return None
+    lowest = _ladder(told)[0]
+    told = [group for group in told if group.pace == lowest]
 
     def draw(axes: Axes) -> None:
         deepest = 1
@@ -140,7 +141,7 @@ def positions(groups: Sequence[Group]) -> Plot | None:
         axes.set_xlabel("draft position")
         axes.set_ylabel("% of verify steps")
 
-    caption = f"How many verify steps accept a draft this deep, at C={lowest}."
+    caption = f"How many verify steps accept a draft this deep, at {lowest}."
     return Plot(
         "Acceptance by position",
         _drawn("positions", draw, tuple(group.variant.name for group in told), names),
@@ -174,6 +175,12 @@ def _drawn(
                 handles=keys, loc="outside upper left", ncols=4, fontsize=9, handlelength=0.7
             )
         return inline(figure, name)
+
+
+def _ladder(groups: Sequence[Group]) -> tuple[Pace, ...]:
+    """Closed loops by C, then rates, then a trace."""
+    paces = {group.pace for group in groups}
+    return tuple(sorted(paces, key=lambda pace: (pace.arrivals, pace.concurrency, pace.rate or 0)))
 
 
 def _names(groups: Sequence[Group]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""One row of the result table: a variant at one concurrency, every number linked. Pure."""
+"""One row of the result table: a variant at one pace, every number linked. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ddops.analysis.repeats import Group, step_s
+from ddops.spec.matrix import Pace
 from ddops.spec.record import Metrics, Spread
 
 COLUMNS: Final = (
@@ -34,18 +35,18 @@ class Value:
 
 def row(group: Group) -> tuple[Value, ...]:
     name = Value(group.variant.name, kind="name")
-    concurrency = Value(str(group.concurrency))
+    pace = Value(_rung(group.pace))
     median = group.median
     if median is None or median.metrics is None:
         ids = tuple(record.cell.id for record in group.records)
         told = Value(group.verdict, ids, kind="bad")
-        return (name, concurrency, told, *[Value(ABSENT)] * (len(COLUMNS) - 3))
+        return (name, pace, told, *[Value(ABSENT)] * (len(COLUMNS) - 3))
     said, own = median.metrics, (median.cell.id,)
     green = group.verdict == "ok"
     gates = f"{len(median.gates)} green" if median.gates else "none"
     return (
         name,
-        concurrency,
+        pace,
         Value(number(said.output_tok_s), own),
         _speedup(group),
         Value(f"{said.accept:.2f}", own) if said.accept is not None else Value(ABSENT),
@@ -60,6 +61,11 @@ def row(group: Group) -> tuple[Value, ...]:
 def number(value: float) -> str:
     """Three digits that mean something."""
     return f"{value:.0f}" if value >= 1000 else f"{value:.3g}" if value >= 100 else f"{value:.1f}"
+
+
+def _rung(pace: Pace) -> str:
+    """In a closed loop C, which is the column's head; in an open one the requests a second."""
+    return str(pace.concurrency) if pace.arrivals == "closed" else str(pace)
 
 
 def _speedup(group: Group) -> Value:

@@ -90,7 +90,11 @@ DEFINITIONS = (
     ("step", "TPOT p50 x accept: the time of one target step, drafting included"),
     ("TTFT", "first token - sent, at the client"),
     ("TPOT", "(last token - first token) / (tokens - 1), per request"),
-    ("C", "concurrency: requests the client keeps in flight"),
+    (
+        "C",
+        "concurrency: requests the client keeps in flight; 2/s: requests sent a second, "
+        "whether answered or not",
+    ),
     ("budget", "nodes of the draft tree besides the root; ddtree-b8 has budget 8"),
     ("invalid", "a correctness gate is red: the speed is not shown, and nothing is made from it"),
 )
@@ -129,7 +133,9 @@ def _spread(run: Run, grouped: Sequence[Group]) -> str:
 
 
 def _place(run: Run, record: Record) -> tuple[int, int, int]:
+    paces = run.matrix.paces
     names = [variant.name for variant in run.matrix.variants]
     name = record.cell.variant.name
     place = names.index(name) if name in names else len(names)
-    return place, record.cell.concurrency, record.cell.repeat
+    pace = record.cell.pace
+    return place, paces.index(pace) if pace in paces else len(paces), record.cell.repeat
