@@ -1,0 +1,80 @@
+/* Two GPUs of a driver. GPU 1 does not tell its throttle reasons; it is lost while the file that
+   FAKE_LOST names exists. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct { int index; } device;
+typedef struct { unsigned gpu, memory; } utilization;
+typedef struct { unsigned long long total, free, used; } memory;
+typedef union { double d; unsigned ui; unsigned long ul; unsigned long long ull; long long ll; } number;
+typedef struct {
+    unsigned fieldId, scopeId;
+    long long timestamp, latencyUsec;
+    int valueType, nvmlReturn;
+    number value;
+} field;
+
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, LOST = 15 };
+static device devices[2] = {{0}, {1}};
+
+static int answer(device *d) {
+    const char *file = getenv("FAKE_LOST");
+    return d->index == 1 && file && access(file, F_OK) == 0 ? LOST : SUCCESS;
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+static unsigned watts(device *d) { return d->index ? 100 : 420; }
+
+int nvmlInitWithFlags(unsigned flags) { return SUCCESS; }
+int nvmlShutdown(void) { return SUCCESS; }
+const char *nvmlErrorString(int code) { return code == LOST ? "GPU is lost" : "Not Supported"; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return SUCCESS; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, device **d) { *d = &devices[i]; return SUCCESS; }
+int nvmlDeviceGetName(device *d, char *name, unsigned size) {
+    strncpy(name, "NVIDIA H200", size);
+    return SUCCESS;
+}
+int nvmlDeviceGetEnforcedPowerLimit(device *d, unsigned *mw) { *mw = 700000; return SUCCESS; }
+int nvmlDeviceGetPowerUsage(device *d, unsigned *mw) { *mw = 1; return answer(d); }
+int nvmlDeviceGetUtilizationRates(device *d, utilization *u) {
+    u->gpu = d->index ? 0 : 97;
+    u->memory = d->index ? 0 : 41;
+    return answer(d);
+}
+int nvmlDeviceGetMemoryInfo(device *d, memory *m) {
+    m->total = 143771ull << 20;
+    m->used = (d->index ? 4ull : 120000ull) << 20;
+    m->free = m->total - m->used;
+    return answer(d);
+}
+int nvmlDeviceGetClockInfo(device *d, int kind, unsigned *mhz) {
+    *mhz = kind == 2 ? 3201 : 1980;
+    return answer(d);
+}
+int nvmlDeviceGetCurrentClocksEventReasons(device *d, unsigned long long *bits) {
+    *bits = 4;
+    return d->index ? NOT_SUPPORTED : SUCCESS;
+}
+int nvmlDeviceGetTemperature(device *d, int sensor, unsigned *degrees) {
+    *degrees = 61;
+    return answer(d);
+}
+int nvmlDeviceGetFieldValues(device *d, int count, field *fields) {
+    for (int i = 0; i < count; i++) {
+        fields[i].nvmlReturn = SUCCESS;
+        if (fields[i].fieldId == 186)
+            fields[i].value.ui = watts(d) * 1000;
+        else if (fields[i].fieldId == 83)
+            fields[i].value.ull = (unsigned long long)(watts(d) * seconds() * 1000);
+        else
+            fields[i].nvmlReturn = NOT_SUPPORTED;
+    }
+    return answer(d);
+}
