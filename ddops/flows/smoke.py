@@ -51,7 +51,9 @@ def ask(site: Site, deployment: Deployment) -> Answer | None:
 def _read(site: Site, answer: httpx.Response) -> Answer:
     try:
         said: dict[str, Any] = answer.json()
-        text = said["choices"][0]["message"]["content"]
+        message = said["choices"][0]["message"]
+        # A model that thinks first may not have come to its answer yet.
+        text = message["content"] or message.get("reasoning_content") or ""
         tokens = said["usage"]["completion_tokens"]
     except (ValueError, KeyError, IndexError, TypeError):
         raise _wrong(site, f"its answer has another shape: {answer.text[:500]}") from None

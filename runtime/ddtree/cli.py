@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ddtree import __version__
 from ddtree.config import EngineConfig
+from ddtree.server.dialect import AUTO, DIALECTS
 from ddtree.stepbench import command as benchmark
 from ddtree.train import command as training
 
@@ -88,7 +89,7 @@ def _serve(config: EngineConfig, given: argparse.Namespace) -> int:
         argv=tuple(sys.orig_argv),
         api_key=os.environ.get("DDTREE_API_KEY") or None,
     )
-    return serve(sock, Plan(identity, lambda: load(config), given.drain_timeout))
+    return serve(sock, Plan(identity, lambda: load(config, given.dialect), given.drain_timeout))
 
 
 def _generate(config: EngineConfig, given: argparse.Namespace) -> int:
@@ -175,6 +176,13 @@ def _add_serve_flags(serve: argparse.ArgumentParser) -> None:
         default=30.0,
         metavar="S",
         help="seconds that running requests get after SIGTERM (default %(default)s)",
+    )
+
+    serve.add_argument(
+        "--dialect",
+        choices=(AUTO, *DIALECTS),
+        default=AUTO,
+        help="how the model writes thoughts and tool calls; auto: as its chat template shows",
     )
 
 

@@ -11,6 +11,7 @@ from ddtree import __version__
 from ddtree.core.sequence import Speculation
 from ddtree.server.choice import Named, Piece
 from ddtree.server.intake import Ask
+from ddtree.server.speech import Call
 
 Json = dict[str, Any]
 
@@ -40,14 +41,26 @@ def head(ask: Ask, *, chunk: bool) -> Json:
 
 def whole_choice(ask: Ask, index: int, pieces: Sequence[Piece]) -> Json:
     text = "".join(piece.text for piece in pieces)
+    thought = "".join(piece.thought for piece in pieces)
+    calls = [call for piece in pieces for call in piece.calls]
     said: Json = {"index": index, "logprobs": None, "finish_reason": pieces[-1].finish}
     if ask.chat:
-        said["message"] = {"role": "assistant", "content": text, "refusal": None}
+        content = text if text or not calls else None
+        said["message"] = {"role": "assistant", "content": content, "refusal": None}
+        if thought:
+            said["message"]["reasoning_content"] = thought
+        if calls:
+            said["message"]["tool_calls"] = [tool_call(call) for call in calls]
     else:
         said["text"] = text
     if ask.requests[index].logprobs is not None:
         said["logprobs"] = logprobs(ask, [named for piece in pieces for named in piece.logprobs])
     return said
+
+
+def tool_call(call: Call) -> Json:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def final_usage(counts: Counts) -> Json:

@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import minijinja
 
@@ -37,21 +39,34 @@ class ChatTemplate:
         self._environment.add_global("strftime_now", _now)
         self._environment.add_filter("tojson", _to_json)
         self._special = dict(special)
+        self.source = source
         try:
             self._environment.add_template("chat", source)
         except minijinja.TemplateError as error:
             raise ModelError(where, f"its chat template cannot be read: {_said(error)}") from error
 
     def render(
-        self, messages: Sequence[dict[str, str]], *, add_generation_prompt: bool = True
+        self,
+        messages: Sequence[dict[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[dict[str, Any]] = (),
+        switches: Mapping[str, Any] = MappingProxyType({}),
     ) -> str:
-        """Raises ChatError with the template's own words."""
+        """`switches` are names of the template's own, like `enable_thinking`.
+
+        Raises ChatError with the template's own words.
+        """
         try:
             return self._environment.render_template(
                 "chat",
-                messages=list(messages),
-                add_generation_prompt=add_generation_prompt,
-                **self._special,
+                **{
+                    **switches,
+                    **self._special,
+                    "messages": list(messages),
+                    "tools": list(tools) or None,
+                    "add_generation_prompt": add_generation_prompt,
+                },
             )
         except minijinja.TemplateError as error:
             raise ChatError(_said(error)) from error
@@ -105,8 +120,22 @@ def _now(pattern: str) -> str:
     return datetime.now().strftime(pattern)
 
 
-def _to_json(value: object, *, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _to_json(
+    value: object,
+    *,
+    indent: int | None = None,
+    separators: Sequence[str] | None = None,
+    sort_keys: bool = False,
+    ensure_ascii: bool = False,
+) -> str:
+    """Hugging Face's filter, with the arguments that templates give it."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=None if separators is None else (separators[0], separators[1]),
+        sort_keys=sort_keys,
+    )
 
 
 def _said(error: minijinja.TemplateError) -> str:

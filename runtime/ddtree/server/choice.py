@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from ddtree.core.sequence import Finish, Speculation, TokenLogprob
 from ddtree.server.inbox import Arrival
 from ddtree.server.seam import TokenizerLike
+from ddtree.server.speech import Call, Part, Speech
 from ddtree.server.stops import StopFinder
+
+TOOL_CALLS = "tool_calls"  # why an answer ended that asks for its calls to be made
 
 
 @dataclass(frozen=True)
@@ -31,18 +34,25 @@ class Piece:
     """What an arrival adds to the answer."""
 
     text: str
-    logprobs: tuple[Named, ...] = ()
+    logprobs: tuple[Named, ...] = ()  # of everything said: text, thought and calls
     finish: str | None = None  # OpenAI's finish_reason
+    thought: str = ""
+    calls: tuple[Call, ...] = ()
 
 
 class Choice:
     def __init__(
-        self, tokenizer: TokenizerLike, stops: Sequence[str], hidden: frozenset[int]
+        self,
+        tokenizer: TokenizerLike,
+        stops: Sequence[str],
+        hidden: frozenset[int],
+        speech: Speech | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._hidden = hidden  # tokens that end the answer and are no part of its text
         self._text = tokenizer.detokenizer()
         self._stops = StopFinder(stops)
+        self._speech = speech  # None: all of it is text
         self._decoded = 0  # characters, those held back included
         self._sent = 0
         self._named: deque[Named] = deque()  # logprobs of text that is held back
@@ -53,23 +63,35 @@ class Choice:
 
     @property
     def stopped(self) -> bool:
-        """A stop string was met, of which the engine knows nothing."""
-        return self._stops.found is not None
+        """The answer ends here, of which the engine knows nothing."""
+        heard_enough = self._speech is not None and self._speech.done
+        return heard_enough or self._stops.found is not None
 
     def feed(self, arrival: Arrival) -> Piece:
         self.tokens += len(arrival.tokens)
         self.speculation = arrival.speculation or self.speculation
         self.reused = arrival.reused or self.reused
         certain = self._stops.push(self._decode(arrival))
+        if self._stops.found is None and arrival.finish is not None:
+            certain += self._stops.push(self._text.flush())
+            if self._stops.found is None:
+                certain += self._stops.flush()
+        over = self._stops.found is not None or arrival.finish is not None
+        part = self._hear(certain, over=over)
         if self.stopped:
             self.finish = Finish.STOP.value
         elif arrival.finish is not None:
-            certain += self._stops.push(self._text.flush())
-            if not self.stopped:
-                certain += self._stops.flush()
-            self.finish = Finish.STOP.value if self.stopped else arrival.finish.value
+            self.finish = arrival.finish.value
+        if self.finish == Finish.STOP.value and self._speech is not None and self._speech.called:
+            self.finish = TOOL_CALLS
         self._sent += len(certain)
-        return Piece(certain, self._released(), self.finish)
+        return Piece(part.text, self._released(), self.finish, part.thought, part.calls)
+
+    def _hear(self, text: str, *, over: bool) -> Part:
+        if self._speech is None:
+            return Part(text=text)
+        part = self._speech.push(text)
+        return part + self._speech.flush() if over else part
 
     def _decode(self, arrival: Arrival) -> str:
         tokens = arrival.tokens

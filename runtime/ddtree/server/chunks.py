@@ -36,6 +36,8 @@ class Chunks:
             logprobs = _JSON.encode(answer.logprobs(self._ask, piece.logprobs))
         if not self._ask.chat:
             said = f'"text":{text}'
+        elif piece.thought or piece.calls:
+            said = f'"delta":{_JSON.encode(_delta(piece))}'
         elif piece.text or piece.finish is None:
             said = f'"delta":{{"content":{text}}}'
         else:
@@ -57,6 +59,17 @@ class Chunks:
             counts = f'"prompt_tokens":{prompt},"completion_tokens":{tokens}'
             usage = f'"usage":{{{counts},"total_tokens":{prompt + tokens}}},'
         return f'{self._head}{usage}"choices":[{choice}]}}\n\n'
+
+
+def _delta(piece: Piece) -> Json:
+    said: Json = {}
+    if piece.thought:
+        said["reasoning_content"] = piece.thought
+    if piece.text:
+        said["content"] = piece.text
+    if piece.calls:
+        said["tool_calls"] = [{"index": c.index, **answer.tool_call(c)} for c in piece.calls]
+    return said
 
 
 def event(body: Json) -> bytes:

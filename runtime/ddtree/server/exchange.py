@@ -27,7 +27,8 @@ class Exchange:
         self._loaded = loaded
         self._started = started
         self._choices = [
-            Choice(loaded.tokenizer, ask.stops, request.stop_token_ids) for request in ask.requests
+            Choice(loaded.tokenizer, ask.stops, request.stop_token_ids, ask.speech(index))
+            for index, request in enumerate(ask.requests)
         ]
         self._timelines = [Timeline(service.metrics, started) for _ in ask.requests]
         self._inbox = Inbox(self._hear)

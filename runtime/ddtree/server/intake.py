@@ -5,12 +5,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddtree.core.sequence import Request, Sampling, Speculative
+from ddtree.server.dialect import PLAIN
 from ddtree.server.errors import bad_request, too_long
 from ddtree.server.protocol import MAX_CHOICES, ChatBody, CompletionBody
-from ddtree.server.seam import ChatLike, Loaded
+from ddtree.server.seam import Loaded
+from ddtree.server.speech import PLAINLY, SPACE, Hearing, Speech
 
 COMPLETION_MAX_TOKENS = 16  # OpenAI's default for this endpoint
 _SEED_BITS = 63  # seeds are int64 on the device
@@ -33,6 +35,13 @@ class Ask:
     stream: bool
     include_usage: bool
     running_usage: bool  # every chunk says how many tokens there are so far
+    hearing: Hearing = PLAINLY
+
+    def speech(self, choice: int) -> Speech | None:
+        """What listens to one answer; None where all of it is text."""
+        if self.hearing.dialect == PLAIN:
+            return None
+        return Speech(self.hearing, self.requests[choice].id)
 
 
 @dataclass(frozen=True)
@@ -55,10 +64,11 @@ def completion(body: CompletionBody, loaded: Loaded) -> Ask:
 def chat(body: ChatBody, loaded: Loaded) -> Ask:
     if body.top_logprobs and not body.logprobs:
         raise bad_request("`top_logprobs` needs `logprobs: true`", "top_logprobs", "invalid_value")
-    text = _rendered(loaded.chat, [message.plain() for message in body.messages])
+    text = _rendered(body, loaded)
     prompts = _Prompts("messages", (tuple(loaded.tokenizer.encode(text, special=True)),))
     limit = body.max_completion_tokens or body.max_tokens
-    return _ask(body, prompts, loaded, limit, body.top_logprobs if body.logprobs else None)
+    ask = _ask(body, prompts, loaded, limit, body.top_logprobs if body.logprobs else None)
+    return replace(ask, hearing=_hearing(body, text, loaded))
 
 
 def choice_seed(seed: int, choice: int) -> int:
@@ -70,15 +80,55 @@ def choice_seed(seed: int, choice: int) -> int:
     return seed & _SEED_MASK
 
 
-def _rendered(template: ChatLike | None, messages: Sequence[dict[str, str]]) -> str:
-    if template is None:
+def _rendered(body: ChatBody, loaded: Loaded) -> str:
+    if loaded.chat is None:
         raise bad_request("this model has no chat template; use /v1/completions", "messages")
+    _check_tools(body, loaded)
+    for at, message in enumerate(body.messages):
+        if message.fault is not None:
+            name, said = message.fault
+            param = f"messages[{at}].{name}"
+            raise bad_request(f"`{param}` {said}", param, "invalid_value")
     try:
-        return template.render(messages, add_generation_prompt=True)
+        return loaded.chat.render(
+            [message.plain() for message in body.messages],
+            tools=[tool.plain() for tool in body.tools] if _calling(body) else [],
+            switches=body.chat_template_kwargs,
+        )
     except (ValueError, RuntimeError) as error:
         raise bad_request(
             f"the model's chat template refuses these messages: {error}", "messages"
         ) from None
+
+
+def _check_tools(body: ChatBody, loaded: Loaded) -> None:
+    if body.tools and loaded.dialect.calls is None:
+        raise bad_request(
+            "this model's chat template shows no way to call tools that this server can read",
+            "tools",
+            "unsupported_parameter",
+        )
+    if body.tool_choice not in ("none", "auto"):
+        raise bad_request(
+            "a call cannot be promised: what a model writes is not constrained here;"
+            ' use `tool_choice: "auto"`',
+            "tool_choice",
+            "unsupported_parameter",
+        )
+
+
+def _calling(body: ChatBody) -> bool:
+    return bool(body.tools) and body.tool_choice == "auto"
+
+
+def _hearing(body: ChatBody, prompt: str, loaded: Loaded) -> Hearing:
+    thoughts = loaded.dialect.thoughts
+    return Hearing(
+        loaded.dialect,
+        thinking=thoughts is not None and prompt.rstrip(SPACE).endswith(thoughts.begin),
+        calling=_calling(body),
+        single=not body.parallel_tool_calls,
+    )
 
 
 def _ask(

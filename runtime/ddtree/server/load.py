@@ -5,14 +5,18 @@ from __future__ import annotations
 from ddtree.config import EngineConfig
 from ddtree.engine.errors import CapacityError
 from ddtree.models.errors import ModelError
+from ddtree.server.dialect import AUTO, DIALECTS, choose
 from ddtree.server.exits import BAD_ARGUMENTS, CANNOT_LOAD, OUT_OF_MEMORY, LoadError, exit_code
 from ddtree.server.seam import Loaded
 
 
-def load(config: EngineConfig) -> Loaded:
-    """The engine is built, not started. Raises LoadError."""
+def load(config: EngineConfig, dialect: str = AUTO) -> Loaded:
+    """The engine is built, not started; `auto`: the dialect of its chat template.
+
+    Raises LoadError.
+    """
     try:
-        return _load(config)
+        return _load(config, dialect)
     except ModelError as error:
         raise LoadError(str(error), CANNOT_LOAD, error.hint) from error
     except (CapacityError, MemoryError) as error:
@@ -29,7 +33,7 @@ def load(config: EngineConfig) -> Loaded:
         raise LoadError(str(error), code) from error
 
 
-def _load(config: EngineConfig) -> Loaded:
+def _load(config: EngineConfig, dialect: str) -> Loaded:
     # Inside, because the server answers `/health` before these seconds of imports; torch last,
     # because what is wrong with the model's files is mostly seen without it.
     from ddtree.server.chat import load_chat
@@ -38,4 +42,6 @@ def _load(config: EngineConfig) -> Loaded:
     tokenizer, chat = load_tokenizer(config.model), load_chat(config.model)
     from ddtree.engine.open import open_engine
 
-    return Loaded(open_engine(config), tokenizer, chat)
+    shown = None if chat is None else chat.source
+    heard = choose(shown) if dialect == AUTO else DIALECTS[dialect]
+    return Loaded(open_engine(config), tokenizer, chat, heard)

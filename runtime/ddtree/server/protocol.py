@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from ddtree.config import Mode
+from ddtree.server.conversation import Message, Tool, ToolChoice
 from ddtree.server.errors import ApiError, bad_request
+from ddtree.server.rim import Rim
 
 MAX_CHOICES = 256  # prompts x n of one request
 
 HARMLESS = frozenset(
     {
         "metadata",
-        "parallel_tool_calls",
         "priority",
         "prompt_cache_key",
         "prompt_cache_retention",
@@ -36,7 +37,6 @@ HARMLESS = frozenset(
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "add_generation_prompt": (True,),
     "best_of": (1,),
-    "chat_template_kwargs": ({},),
     "continue_final_message": (False,),
     "echo": (False,),
     "frequency_penalty": (0,),
@@ -54,8 +54,6 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "spaces_between_special_tokens": (True, False),
     "stop_token_ids": ([],),
     "suffix": ("",),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
     "use_beam_search": (False,),
 }
 
@@ -64,11 +62,8 @@ EXPECTED: Mapping[int | str, str] = {
     "prompt": "a string, a list of strings, or token ids",
     "stop": "a string or a list of strings, none of them empty",
     "content": "a string or a list of text parts",
+    "tool_choice": '"none", "auto", "required" or a function of `tools`',
 }
-
-
-class Rim(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class StreamOptions(Rim):
@@ -100,7 +95,9 @@ class Body(Rim):
     min_p: float = Field(default=0.0, ge=0, le=1)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
     n: int = Field(default=1, ge=1, le=128)
-    stop: StopString | Annotated[list[StopString], Field(max_length=16)] = []
+    stop: StopString | Annotated[list[StopString], Field(max_length=16)] = Field(
+        default_factory=list
+    )
     ignore_eos: bool = False
     speculative: Speculative = Speculative()
 
@@ -129,29 +126,16 @@ class CompletionBody(Body):
         return [item for item in self.prompt if not isinstance(item, int)]
 
 
-class Part(Rim):
-    type: Literal["text"]
-    text: str
-
-
-class Message(Rim):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part] = ""
-    name: str | None = None
-
-    def plain(self) -> dict[str, str]:
-        """As chat templates know it; newer clients call the system `developer`."""
-        text = self.content
-        if not isinstance(text, str):
-            text = "".join(part.text for part in text)
-        return {"role": "system" if self.role == "developer" else self.role, "content": text}
-
-
 class ChatBody(Body):
     messages: list[Message] = Field(min_length=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: bool = False
     top_logprobs: int = Field(default=0, ge=0, le=20)
+    tools: list[Tool] = Field(default_factory=list)
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool = True
+    # vLLM's and SGLang's name: a template's own switches, like `enable_thinking`
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
 
 
 AnyBody = TypeVar("AnyBody", CompletionBody, ChatBody)

@@ -100,7 +100,8 @@ class Stream(Reply):
 
     def _worth_sending(self, piece: Piece) -> bool:
         """An empty chunk still tells a client that counts how many tokens there are."""
-        return bool(piece.text or piece.finish or piece.logprobs or self.exchange.ask.running_usage)
+        said = piece.text or piece.thought or piece.calls
+        return bool(said or piece.finish or piece.logprobs or self.exchange.ask.running_usage)
 
 
 async def _gone(receive: Receive) -> None:

@@ -5,12 +5,13 @@ The server imports no torch: it answers `/health` before the engine is even impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ddtree.config import EngineConfig, ModelShape
 from ddtree.core.sequence import Output, Request, Speculation
+from ddtree.server.dialect import PLAIN, Dialect
 
 
 class StatsLike(Protocol):
@@ -88,7 +89,12 @@ class TokenizerLike(Protocol):
 
 class ChatLike(Protocol):
     def render(
-        self, messages: Sequence[dict[str, str]], *, add_generation_prompt: bool = True
+        self,
+        messages: Sequence[dict[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[dict[str, Any]] = (),
+        switches: Mapping[str, Any] = ...,
     ) -> str: ...
 
 
@@ -99,3 +105,4 @@ class Loaded:
     engine: EngineLike
     tokenizer: TokenizerLike
     chat: ChatLike | None  # None: the model has no chat template
+    dialect: Dialect = PLAIN

@@ -16,6 +16,7 @@ from ddtree.models.folder_json import optional_json
 from ddtree.models.gguf_file import GgufFile, open_gguf_file
 from ddtree.models.source import CONFIG, find_source
 from ddtree.server.bytelevel import Detokenizer, TokenBytes
+from ddtree.server.dialect import MARKERS
 from ddtree.server.gguf_vocabulary import build_tokenizer, splitting_of
 
 # Ends a turn of a chat whatever the metadata calls the end of a sequence.
@@ -36,7 +37,11 @@ class Tokenizer:
         self._bos = ends.bos
         added = inner.get_added_tokens_decoder()
         turn_ends = (inner.token_to_id(token) for token in TURN_ENDS)
-        control = frozenset(index for index, token in added.items() if token.special)
+        control = frozenset(
+            index
+            for index, token in added.items()
+            if token.special and token.content not in MARKERS
+        )
         self.eos_ids = ends.eos | {i for i in turn_ends if i is not None and i in control}
         self.vocab_size = inner.get_vocab_size(with_added_tokens=True)
         self._bytes = TokenBytes(

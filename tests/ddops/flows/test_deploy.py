@@ -128,6 +128,11 @@ def test_an_empty_answer_fails_the_smoke_test(machine: Machine) -> None:
     assert "its answer is empty" in done.stderr
 
 
+def test_a_model_that_is_still_thinking_passes_it(machine: Machine) -> None:
+    machine.behave(say="", think="The user asks for a capital.")
+    deployed(machine)
+
+
 def test_a_failed_deploy_puts_the_one_before_back(machine: Machine) -> None:
     deployed(machine)
     unit = (machine.box_home / "unit.json").read_text("utf-8")

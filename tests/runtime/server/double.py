@@ -10,13 +10,18 @@ import codecs
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from ddtree.config import EngineConfig, ModelShape
 from ddtree.core.sequence import Finish, Output, Request, Speculation, TokenLogprob
 from ddtree.engine.errors import RequestError
 from ddtree.engine.stats import EngineStats
+from ddtree.server.chat import ChatTemplate
+from ddtree.server.dialect import choose
 from ddtree.server.seam import Loaded
 
 EOS = 256
@@ -37,6 +42,7 @@ SHAPE = ModelShape(
 
 CONFIG = EngineConfig(model="double", context_length=2000)
 NOTHING = Speculation()
+NO_SWITCHES: Mapping[str, Any] = MappingProxyType({})
 
 Script = Callable[[Request], Iterator[Sequence[int]]]
 
@@ -88,8 +94,14 @@ class ByteTokenizer:
 
 class Chat:
     def render(
-        self, messages: Sequence[dict[str, str]], *, add_generation_prompt: bool = True
+        self,
+        messages: Sequence[dict[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[dict[str, Any]] = (),
+        switches: Mapping[str, Any] = NO_SWITCHES,
     ) -> str:
+        del tools, switches
         if messages[0]["role"] == "assistant":
             raise ValueError("the user speaks first")
         lines = [f"{message['role']}: {message['content']}\n" for message in messages]
@@ -254,5 +266,9 @@ def _logprobs(request: Request, tokens: Sequence[int]) -> tuple[TokenLogprob, ..
     return tuple(TokenLogprob(token, math.log(0.5), top) for token in tokens)
 
 
-def loaded(engine: Double) -> Loaded:
-    return Loaded(engine, ByteTokenizer(), Chat())
+def loaded(engine: Double, template: str | None = None) -> Loaded:
+    """With a chat template as a model brings it, or one that only joins the messages."""
+    if template is None:
+        return Loaded(engine, ByteTokenizer(), Chat())
+    chat = ChatTemplate(template, {}, Path("model"))
+    return Loaded(engine, ByteTokenizer(), chat, choose(template))

@@ -45,7 +45,9 @@ class Live:
 
 
 @contextmanager
-def live(engine: Double, *, api_key: str | None = None) -> Iterator[Live]:
+def live(
+    engine: Double, *, api_key: str | None = None, template: str | None = None
+) -> Iterator[Live]:
     """Serving and ready, as after the warm-up."""
     engine.start()
     started = threading.Event()
@@ -54,7 +56,7 @@ def live(engine: Double, *, api_key: str | None = None) -> Iterator[Live]:
 
     async def main() -> None:
         service = Service(Identity(MODEL, api_key=api_key))
-        service.use(loaded(engine))
+        service.use(loaded(engine, template))
         service.status = "ready"
         config = uvicorn.Config(
             app.build(service), log_config=None, lifespan="off", timeout_graceful_shutdown=1

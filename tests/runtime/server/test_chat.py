@@ -11,6 +11,7 @@ import pytest
 from ddtree.models.errors import ModelError
 from ddtree.models.gguf_file import GgufFile, open_gguf_file
 from ddtree.server.chat import ChatError, ChatTemplate, from_gguf, load_chat
+from tests.runtime.server.dialects import KIMI, QWEN, WEATHER
 
 Messages = list[dict[str, str]]
 
@@ -81,6 +82,46 @@ def test_a_demanding_template_renders_as_transformers_does(
         messages, chat_template=STRICT, tokenize=False, add_generation_prompt=generate
     )
     assert chat.render(messages, add_generation_prompt=generate) == wanted
+
+
+TOOL_TALK: list[dict[str, Any]] = [
+    USER,
+    {
+        "role": "assistant",
+        "content": "Let me look.",
+        "reasoning_content": "I need it.",
+        "tool_calls": [
+            {
+                "id": "functions.get_weather:0",
+                "type": "function",
+                "function": {"name": "get_weather", "arguments": {"city": "Tōkyō <&>"}},
+            }
+        ],
+    },
+    {"role": "tool", "tool_call_id": "functions.get_weather:0", "content": "18 °C"},
+]
+
+
+@pytest.mark.parametrize("template", [QWEN, KIMI])
+@pytest.mark.parametrize("switches", [{}, {"thinking": False, "enable_thinking": False}])
+def test_tools_and_thoughts_render_as_transformers_does(
+    reference_tokenizer: Any, template: str, switches: dict[str, Any]
+) -> None:
+    wanted = reference_tokenizer.apply_chat_template(
+        TOOL_TALK,
+        tools=[WEATHER],
+        chat_template=template,
+        tokenize=False,
+        add_generation_prompt=True,
+        **switches,
+    )
+    chat = ChatTemplate(template, {}, HERE)
+    assert chat.render(TOOL_TALK, tools=[WEATHER], switches=switches) == wanted
+
+
+def test_a_switch_replaces_nothing_that_the_server_says() -> None:
+    chat = ChatTemplate("{{ bos_token }}{{ messages | length }}", {"bos_token": "<s>"}, HERE)
+    assert chat.render([USER], switches={"bos_token": "", "messages": []}) == "<s>1"
 
 
 def test_a_template_may_refuse_roles_in_its_own_words() -> None:

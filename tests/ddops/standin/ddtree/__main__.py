@@ -1,9 +1,9 @@
 """A stand-in for the engine: the same command line and HTTP seam, no model, starts in 0.1 s.
 
 It behaves as `behave.json` in its working folder says: `exit` (code), `log` (its last words),
-`after_s`, `never_ready`, `deaf` (ignores SIGTERM), `say` (the answer's text), `spawn` (leaves a
-child behind), `dies_s` (so long after it listens), `dies_asked` (at the first question); with
-`only_mode`, only in that mode.
+`after_s`, `never_ready`, `deaf` (ignores SIGTERM), `say` (the answer's text), `think` (its
+thought), `spawn` (leaves a child behind), `dies_s` (so long after it listens), `dies_asked` (at
+the first question); with `only_mode`, only in that mode.
 """
 
 import argparse
@@ -59,10 +59,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         assert body["model"] == self.options.served_model_name
         text = self.behaviour.get("say", "Paris is the capital of France.")
+        thought = {"reasoning_content": said} if (said := self.behaviour.get("think")) else {}
         self.answer(
             200,
             {
-                "choices": [{"message": {"role": "assistant", "content": text}}],
+                "choices": [{"message": {"role": "assistant", "content": text, **thought}}],
                 "usage": {"completion_tokens": len(text.split())},
             },
         )
