@@ -14,13 +14,14 @@ APT := aria2 chromium fonts-dejavu-core git iproute2 mmdebstrap openssh-client p
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
 MYPY_PATHS := ddops runtime/ddtree tests
 
-.PHONY: help demo test test-all lint format apt clean
+.PHONY: help demo test test-all gpu lint format apt clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo      deploy, bench, report and bundle on this machine (about 10 minutes the first time)'
 	@echo 'make test      install what the tests need, lint, run the tests'
 	@echo 'make test-all  the same with the tests that take minutes'
+	@echo 'make gpu       what needs a CUDA device: MODEL=model.gguf, numbers to results/gpu'
 	@echo 'make lint      ruff, mypy --strict, import contracts'
 	@echo 'make clean     remove the venv and caches; results stay'
 
@@ -32,6 +33,9 @@ test: lint
 
 test-all: lint
 	$(PYTEST)
+
+gpu: $(DEV)
+	.ci/gpu $(BIN)/python '$(MODEL)' results/gpu
 
 lint: apt $(DEV)
 	$(BIN)/ruff check .

@@ -104,3 +104,11 @@ def test_no_python_at_all_is_explained(tmp_path: Path) -> None:
     ran = subprocess.run(line, capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert "install Python 3.11 or newer" in ran.stderr
+
+
+def test_what_a_gpu_is_measured_with_has_to_be_named(checkout: Path) -> None:
+    stamp(checkout, "test")
+    make = ["make", "--no-print-directory", "gpu"]
+    done = subprocess.run(make, cwd=checkout, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "hint: `make gpu MODEL=model.gguf`" in done.stderr
