@@ -17,15 +17,16 @@ from ddops.cli.app import main
 from ddops.errors import CheckError
 from ddops.flows.plan import render
 from ddops.spec.deployment import Deployment
+from ddops.spec.grid import Grid
 from ddops.spec.load import read
-from ddops.spec.matrix import Matrix, Variant
+from ddops.spec.matrix import Variant
 from ddops.spec.transcript import Power, Span, Transcript
 from tests.checkout import ROOT
 from tests.ddops.gpu_boxes import box_of, patched, seen, site
 
 HOME = ROOT / "repro" / "k26-ddtree"
 RECORD = read(HOME / "records.yaml", Transcript)
-MATRIX = read(HOME / "matrix.yaml", Matrix)
+MATRIX = read(HOME / "matrix.yaml", Grid).matrix()
 TOLD = of_transcript(RECORD)
 
 SPEEDS = {

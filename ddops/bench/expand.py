@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import groupby
 
 from pydantic import ValidationError
 
 from ddops.errors import SpecError, UsageError
 from ddops.spec.deployment import Decoding, Deployment
-from ddops.spec.matrix import Cell, Matrix, Variant
+from ddops.spec.matrix import Cell, Matrix, Pace, Variant
 
 RESTART_S = 10.0
 STREAM_TOK_S = 33.0
 """For estimates only: what the default matrix averaged over its cells on two CPU cores."""
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """How long cells will take."""
+
+    seconds: float
+    known: int  # cells of which an earlier record of this box told the speed
+    cells: int
+
+
 def cells(matrix: Matrix) -> tuple[Cell, ...]:
     """All cells of a variant together, so the service restarts once per variant.
 
     Autoregressive variants come first: the answers of the others are compared with theirs.
-    `repeated` runs the whole concurrency ladder, then again, so that slow drift does not fall on
-    one rung; `randomised` shuffles, with the matrix' fingerprint as the seed.
+    `repeated` runs the whole ladder of paces, then again, so that a slow change of the box does
+    not fall on one rung; `randomised` shuffles, with the matrix' fingerprint as the seed. The first
+    cell comes `again` at the end: what changed in between had nothing to do with variants.
     """
     dice = random.Random(matrix.fingerprint)
     shuffled = matrix.order == "randomised"
@@ -35,6 +47,8 @@ def cells(matrix: Matrix) -> tuple[Cell, ...]:
         if shuffled:
             dice.shuffle(own)
         ordered += own
+    if matrix.again and len(ordered) > 1:
+        ordered.append(ordered[0].model_copy(update={"again": True}))
     return tuple(ordered)
 
 
@@ -58,13 +72,13 @@ def chosen(ordered: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]
 
 
 def baseline(cell: Cell, ordered: Sequence[Cell]) -> Cell | None:
-    """The first autoregressive cell at the same concurrency and repeat."""
-    same = (cell.concurrency, cell.repeat)
+    """The first autoregressive cell at the same pace and repeat."""
+    same = (cell.pace, cell.repeat)
     return next(
         (
             other
             for other in ordered
-            if other.variant.mode == "ar" and (other.concurrency, other.repeat) == same
+            if other.variant.mode == "ar" and (other.pace, other.repeat) == same
         ),
         None,
     )
@@ -96,16 +110,29 @@ def configured(deployment: Deployment, variant: Variant) -> Deployment:
     )
 
 
-def estimate_s(matrix: Matrix, measured: Sequence[Cell]) -> float:
-    """As long as tokens take at STREAM_TOK_S, whatever the cell, and the restarts."""
+Speeds = Mapping[tuple[Variant, Pace], float]
+"""Output tok/s of earlier records on the same box."""
+
+
+def estimate(matrix: Matrix, measured: Sequence[Cell], speeds: Speeds) -> Estimate:
+    """By the speed the box had at this cell before, else STREAM_TOK_S; and the restarts."""
     tokens = (matrix.load.requests + matrix.load.warmup) * matrix.load.max_tokens
-    restarts = len({cell.variant.name for cell in measured})
-    return restarts * RESTART_S + len(measured) * tokens / STREAM_TOK_S
+    told = [speeds.get((cell.variant, cell.pace)) for cell in measured]
+    restarts = sum(1 for _ in groupby(measured, key=lambda cell: cell.variant))
+    seconds = restarts * RESTART_S + sum(tokens / (speed or STREAM_TOK_S) for speed in told)
+    rests = max(0, len(measured) - 1) * matrix.cooldown_s
+    return Estimate(seconds + rests, sum(map(bool, told)), len(told))
 
 
 def _of_variant(variant: Variant, matrix: Matrix) -> list[Cell]:
     return [
-        Cell(variant=variant, concurrency=concurrency, repeat=repeat)
+        Cell(
+            variant=variant,
+            concurrency=pace.concurrency,
+            repeat=repeat,
+            arrivals=pace.arrivals,
+            rate=pace.rate,
+        )
         for repeat in range(1, matrix.repeats + 1)
-        for concurrency in matrix.concurrency
+        for pace in matrix.ladder(variant)
     ]

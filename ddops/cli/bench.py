@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ddops.analysis.compare import Row
+    from ddops.bench.expand import Estimate
     from ddops.flows.bench import Benched, Plan
     from ddops.flows.site import Site
 
@@ -143,7 +144,7 @@ def draw(rows: tuple[Row, ...]) -> RenderableType:
 def _cells_of(row: Row) -> list[str]:
     return [
         row.variant,
-        str(row.concurrency),
+        _rung(row.pace),
         str(row.repeat),
         _number(row.output_tok_s, "{:.1f}", missing="invalid" if "invalid" in row.verdict else "-"),
         _number(row.speedup.value if row.speedup else None, "{:.2f}x"),
@@ -154,6 +155,11 @@ def _cells_of(row: Row) -> list[str]:
     ]
 
 
+def _rung(pace: str) -> str:
+    """The column's head says C already."""
+    return pace.removeprefix("C=")
+
+
 def _number(value: float | None, form: str, *, scale: float = 1.0, missing: str = "-") -> str:
     return missing if value is None else form.format(value * scale)
 
@@ -161,11 +167,13 @@ def _number(value: float | None, form: str, *, scale: float = 1.0, missing: str 
 def _intention(planned: Plan) -> str:
     todo, done = len(planned.missing), len(planned.cells) - len(planned.missing)
     kept = f", {done} measured already" if done else ""
-    return f"{planned.journal.folder}: {todo} cells to measure{kept}, {_time(planned.estimate_s)}"
+    return f"{planned.journal.folder}: {todo} cells to measure{kept}, {_time(planned.estimate)}"
 
 
-def _time(seconds: float) -> str:
-    return f"about {max(1, round(seconds / 60))} min"
+def _time(estimate: Estimate) -> str:
+    said = f"about {max(1, round(estimate.seconds / 60))} min"
+    by = f" ({estimate.known} of {estimate.cells} cells by earlier records of this box)"
+    return said + (by if estimate.known else "")
 
 
 def _plan_data(planned: Plan) -> dict[str, object]:
@@ -173,7 +181,9 @@ def _plan_data(planned: Plan) -> dict[str, object]:
     return {
         "folder": str(planned.journal.folder),
         "fingerprint": planned.matrix.fingerprint,
-        "estimate_s": planned.estimate_s,
+        "estimate_s": planned.estimate.seconds,
+        "estimated_from_records": planned.estimate.known,
+        "broken_rules": planned.broken,
         "cells": [{"cell": cell.id, "measured": cell.id not in missing} for cell in planned.cells],
     }
 
@@ -183,7 +193,12 @@ def _plan_table(planned: Plan) -> RenderableType:
 
     missing = {cell.id for cell in planned.missing}
     rows = [
-        [cell.id, cell.variant.name, str(cell.concurrency), "-" if cell.id in missing else "yes"]
+        [
+            cell.id,
+            cell.variant.name,
+            _rung(str(cell.pace)),
+            "-" if cell.id in missing else "yes",
+        ]
         for cell in planned.cells
     ]
     drawn = table(("cell", "variant", "C", "measured"), rows, right=("C",))

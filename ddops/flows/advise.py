@@ -49,19 +49,37 @@ class Advised:
             self.options.check(self.arguments)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the box said of itself: the same for every deployment of one engine and one model."""
+
+    engine: Engine
+    paths: Paths
+    known: Seen
+
+
 def advise(site: Site, deployment: Deployment, seen: Observed) -> Advised:
     """Refuses nothing: a status must be able to name a unit that a rule would forbid today."""
+    return advised(site, deployment, ask(site, deployment, seen))
+
+
+def ask(site: Site, deployment: Deployment, seen: Observed) -> Asked:
     engine = ENGINES[deployment.engine]
     paths = Paths(model=given(seen.model), drafter=given(seen.drafter) if seen.drafter else None)
     installed = look_software(site.host, site.place.engine_python, engine)
-    options = _options(site, engine, installed)
     known = Seen(
         box=seen,
         software=installed,
-        options=options,
+        options=_options(site, engine, installed),
         shape=shape.parse(_config(site.host, paths.model)),
         drafter=shape.parse_drafter(_config(site.host, paths.drafter)),
     )
+    return Asked(engine, paths, known)
+
+
+def advised(site: Site, deployment: Deployment, asked: Asked) -> Advised:
+    """Asks the box nothing more."""
+    engine, paths, known = asked.engine, asked.paths, asked.known
     situation = situate(deployment, known, paths)
     advice = weigh(table(Path.cwd()), situation, deployment.overrides)
     arguments, broken = combine(engine.arguments(deployment, paths), advice, deployment)
@@ -72,8 +90,8 @@ def advise(site: Site, deployment: Deployment, seen: Observed) -> Advised:
         settings=(*_folders(site.place, engine), *advice.settings),
         situation=situation,
         advice=advice,
-        software=installed,
-        options=options,
+        software=known.software,
+        options=known.options,
     )
 
 

@@ -5,6 +5,7 @@ What is measured stays measured: a second run does only the cells that have no g
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,15 +16,20 @@ from ddops.bench import expand
 from ddops.bench.journal import Journal
 from ddops.bench.prompts import load_prompts
 from ddops.errors import BenchError, ServiceError, UsageError
+from ddops.facts.look import look
+from ddops.flows.advise import advised, ask
 from ddops.flows.cell import Course, Stage, now, refused, run_cell
 from ddops.flows.course import Wanted, begin, staged, terminable
 from ddops.flows.course import restore as restore
+from ddops.flows.earlier import speeds
 from ddops.flows.runs import environment, load
 from ddops.flows.service import current
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
+from ddops.spec.deployment import Deployment
+from ddops.spec.grid import Grid
 from ddops.spec.load import read
-from ddops.spec.matrix import Cell, Matrix
+from ddops.spec.matrix import Cell, Matrix, Variant
 from ddops.spec.record import Record, Trace
 
 _SHIPPED = Path(__file__).parent.parent / "bench" / "matrices"
@@ -36,10 +42,8 @@ class Plan(Wanted):
 
     cells: tuple[Cell, ...]
     missing: tuple[Cell, ...]  # those without a good record
-
-    @property
-    def estimate_s(self) -> float:
-        return expand.estimate_s(self.matrix, self.missing)
+    estimate: expand.Estimate  # of those
+    broken: tuple[str, ...]  # variants that break a rule, and why
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Benched:
 def load_matrix(wanted: str | None) -> Matrix:
     """A shipped matrix by name (None: the default), else the YAML file at that path."""
     shipped = _SHIPPED / f"{wanted or DEFAULT}.yaml"
-    return read(shipped if shipped.is_file() else Path(wanted or DEFAULT), Matrix)
+    return read(shipped if shipped.is_file() else Path(wanted or DEFAULT), Grid).matrix()
 
 
 def plan(site: Site, matrix: Matrix, out: Path, patterns: Sequence[str] = ()) -> Plan:
@@ -68,13 +72,16 @@ def plan(site: Site, matrix: Matrix, out: Path, patterns: Sequence[str] = ()) ->
         expand.configured(base, variant)
     cells = expand.chosen(expand.cells(matrix), patterns)
     journal = Journal.of(out, matrix)
+    missing = tuple(cell for cell in cells if journal.record(cell) is None)
     planned = Plan(
         matrix=matrix,
-        prompts=load_prompts(matrix.load.prompts),
+        prompts=load_prompts(matrix.load, matrix.trace),
         base=base,
         journal=journal,
         cells=cells,
-        missing=tuple(cell for cell in cells if journal.record(cell) is None),
+        missing=missing,
+        estimate=expand.estimate(matrix, missing, speeds(out, site.box.name, matrix.load)),
+        broken=_broken(site, base, tuple(dict.fromkeys(cell.variant for cell in missing))),
     )
     _check_same(planned, site)
     return planned
@@ -83,11 +90,11 @@ def plan(site: Site, matrix: Matrix, out: Path, patterns: Sequence[str] = ()) ->
 def warnings(planned: Plan, site: Site) -> list[str]:
     """What the user should know before the numbers, because it bends them."""
     limit, found = planned.base.limits.max_running_requests, []
-    if (most := max(planned.matrix.concurrency)) > limit:
+    if (most := max(planned.matrix.concurrency, default=0)) > limit:
         found.append(f"at C={most} requests queue: the engine runs {limit} at once")
     if planned.base != site.box.deployment:
         found.append("the inventory has changed since the deploy; what is deployed is measured")
-    return found
+    return [*found, *planned.broken]
 
 
 def bench(site: Site, planned: Plan, command: tuple[str, ...], voice: Voice) -> Benched:
@@ -116,12 +123,25 @@ def check(benched: Benched) -> None:
         )
 
 
+def _broken(site: Site, base: Deployment, variants: Sequence[Variant]) -> tuple[str, ...]:
+    """A rule may be out of date, so a variant that breaks one is measured all the same."""
+    if not variants:
+        return ()
+    asked = ask(site, base, look(site.host, site.box))
+    return tuple(
+        f"variant `{variant.name}` breaks rule `{one.rule}`: {one.why}; it is measured all the same"
+        for variant in variants
+        for one in advised(site, expand.configured(base, variant), asked).advice.broken
+    )
+
+
 def _walk(site: Site, planned: Plan, course: Course, voice: Voice) -> None:
     for variant, cells in groupby(planned.missing, key=lambda cell: cell.variant):
         deployment = expand.configured(planned.base, variant)
         stage: Stage | None = None
         for cell in cells:
             started_at = now()
+            _rest(planned, cell)
             try:
                 stage = stage or staged(site, planned.journal, variant, deployment, voice)
             except ServiceError as error:
@@ -134,6 +154,12 @@ def _walk(site: Site, planned: Plan, course: Course, voice: Voice) -> None:
                 stage = None  # what a failure leaves behind is no ground for the next cell
 
 
+def _rest(planned: Plan, cell: Cell) -> None:
+    """A box that has cooled down measures the last cell like the first."""
+    if cell != planned.missing[0]:
+        time.sleep(planned.matrix.cooldown_s)
+
+
 def _baseline(planned: Plan, cell: Cell) -> tuple[Trace, ...] | None:
     base = expand.baseline(cell, planned.cells)
     record = planned.journal.record(base) if base else None
@@ -144,6 +170,8 @@ def _tell(record: Record, voice: Voice) -> None:
     red = [gate for gate in record.gates if not gate.green]
     if record.failure is not None:
         voice.warn(f"{record.cell.id} failed: {record.failure.kind}: {record.failure.message}")
+    for warning in record.warnings:
+        voice.warn(f"{record.cell.id}: {warning}")
     for gate in red:
         voice.warn(f"{record.cell.id} is invalid: {gate.name}: {gate.detail}")
 
@@ -157,6 +185,7 @@ def _check_same(planned: Plan, site: Site) -> None:
         "box": (run.box, site.box.name),
         "deployment": (run.found, planned.base),
         "prompts": (run.prompts.sha256, planned.prompts.sha256),
+        "times of sending": (run.prompts.trace_sha256, planned.prompts.trace_sha256),
     }
     changed = [what for what, (then, today) in was.items() if then != today]
     if changed:

@@ -10,7 +10,7 @@ import pytest
 from ddops.bench import expand
 from ddops.errors import SpecError, UsageError
 from ddops.spec.deployment import Decoding, Deployment, Model, Weights
-from ddops.spec.matrix import Load, Matrix, Variant
+from ddops.spec.matrix import Load, Matrix, Pace, Variant
 
 B4 = Variant(name="ddtree-b4", mode="ddtree", budget=4)
 AR = Variant(name="ar", mode="ar")
@@ -85,5 +85,31 @@ def test_speculation_without_a_drafter_is_refused_before_anything_runs() -> None
 def test_the_estimate_grows_with_cells_tokens_and_restarts() -> None:
     of = matrix()
     cells = expand.cells(of)
-    assert expand.estimate_s(of, cells[:1]) == expand.RESTART_S + 12 * 50 / expand.STREAM_TOK_S
-    assert expand.estimate_s(of, cells) == 3 * expand.RESTART_S + 6 * 600 / expand.STREAM_TOK_S
+    one = expand.RESTART_S + 12 * 50 / expand.STREAM_TOK_S
+    assert expand.estimate(of, cells[:1], {}) == expand.Estimate(one, known=0, cells=1)
+    assert expand.estimate(of, cells, {}).seconds == pytest.approx(30 + 3600 / 33)
+
+
+def test_the_estimate_goes_by_what_the_box_did_before() -> None:
+    of = matrix(cooldown_s=5)
+    cells = expand.cells(of)[:2]
+    told = expand.estimate(of, cells, {(AR, Pace(concurrency=1)): 6000.0})
+    assert told.known == 1
+    assert told.seconds == pytest.approx(10 + 600 / 6000 + 600 / 33 + 5)
+
+
+def test_the_first_cell_comes_again_at_the_end() -> None:
+    found = ids(matrix(again=True, order="randomised", repeats=2))
+    assert found[-1] == f"{found[0]}.again"
+    assert len(found) == 13
+    assert ids(matrix(variants=(AR,), concurrency=(1,), again=True)) == ["ar.c1.r1"]
+
+
+def test_what_is_left_out_is_not_measured() -> None:
+    found = ids(matrix(left_out=("ar.c4", "chain.c1")))
+    assert found == ["ar.c1.r1", "ddtree-b4.c1.r1", "ddtree-b4.c4.r1", "chain.c4.r1"]
+
+
+def test_another_seed_is_another_random_order() -> None:
+    orders = {tuple(ids(matrix(repeats=4, order="randomised", order_seed=n))) for n in range(4)}
+    assert len(orders) == 4

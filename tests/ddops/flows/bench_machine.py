@@ -42,7 +42,8 @@ class BenchMachine(Machine):
         ]
         load = {"requests": 4, "warmup": 1, "max_tokens": 13}
         whole = {"name": "small", "variants": variants, "concurrency": [1, 2], "load": load}
-        text = yaml.safe_dump({**whole, "timeout_s": 20, **changes})
+        once = {"repeats": 1, "again": False, "timeout_s": 20}
+        text = yaml.safe_dump({**whole, **once, **changes})
         (self.folder / "small.yaml").write_text(text, "utf-8")
 
     def plans(self, **by_variant: dict[str, Any]) -> None:
