@@ -134,12 +134,16 @@ class Telemetry(Word):
     gpus: tuple[GpuUse, ...]  # all of the box
     serving: tuple[int, ...]  # indices of those that the service is taken to run on
     host: HostUse | None
-    energy_of: Literal["gpus", "packages"] | None
     energy_j: float | None  # of the GPUs that serve, else of the CPU packages
     j_per_token: float | None
     faults: tuple[Fault, ...]
     missing: dict[str, str]  # what could not be read, and the reason
     course: Course | None
+
+    @property
+    def energy_of(self) -> Literal["gpus", "packages"] | None:
+        measured = self.host is not None and self.host.energy_j is not None
+        return "gpus" if self.gpus else "packages" if measured else None
 
     @property
     def own(self) -> tuple[GpuUse, ...]:
