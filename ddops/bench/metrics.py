@@ -8,10 +8,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ddops.bench.counters import Speculation, speculation
+from ddops.spec.chunks import Chunks
+from ddops.spec.matrix import Load, Slo
 from ddops.spec.record import Metrics, Spread, Trace
+
+_MOST_TOKENS = 1 << 32
+
+
+@dataclass(frozen=True)
+class Span:
+    """The part of a window that is measured, seconds since it opened."""
+
+    opens: float
+    closes: float
+    length_s: float
+
+    def holds(self, at: float) -> bool:
+        return self.opens <= at <= self.closes
+
+    def overlap_s(self, opens: float, closes: float) -> float:
+        return max(0.0, min(self.closes, closes) - max(self.opens, opens))
 
 
 def derive(
@@ -19,24 +41,44 @@ def derive(
     window_s: float,
     counters_before: Mapping[str, float],
     counters_after: Mapping[str, float],
+    load: Load | None = None,
 ) -> Metrics:
-    whole = [trace for trace in traces if trace.error is None]
+    """`load`: what part of the window is measured, and what the SLO asks."""
+    within = span(traces, window_s, load)
+    sent = [trace for trace in traces if within.holds(trace.sent)]
+    whole = [trace for trace in sent if trace.error is None]
+    good = [trace for trace in traces if trace.error is None]
     counted = speculation(counters_before, counters_after)
+    slo = load.slo if load else None
     return Metrics(
-        duration_s=window_s,
+        duration_s=within.length_s,
         completed=len(whole),
-        failed=len(traces) - len(whole),
+        failed=len(sent) - len(whole),
         prompt_tokens=sum(trace.prompt_tokens or 0 for trace in whole),
         completion_tokens=completion_tokens(whole),
-        output_tok_s=output_tok_s(whole, window_s),
+        output_tok_s=output_tok_s(good, within),
         ttft_s=spread(present(map(ttft_s, whole))),
         tpot_s=spread(present(map(tpot_s, whole))),
-        itl_s=spread([gap for trace in whole for gap in itl_s(trace)]),
+        itl_s=itl_s(whole),
         e2e_s=spread(present(map(e2e_s, whole))),
-        concurrency_achieved=concurrency_achieved(whole, window_s),
+        concurrency_achieved=concurrency_achieved(good, within),
         accept=accept(counted),
         accepted_per_position=accepted_per_position(counted),
+        requests_s=_per_second(len(whole), within),
+        goodput_s=goodput_s(whole, within, slo) if slo else None,
+        sent_late_s=spread(present(map(sent_late_s, sent))),
     )
+
+
+def span(traces: Sequence[Trace], window_s: float, load: Load | None) -> Span:
+    """The whole window, or what `settle_s` and `drain_s` leave of the time of sending.
+
+    With either of them the span closes at the last request at the latest: after it the load falls.
+    """
+    if load is None or not (load.settle_s or load.drain_s):
+        return Span(-math.inf, math.inf, window_s)
+    closes = max((trace.sent for trace in traces), default=0.0) - load.drain_s
+    return Span(load.settle_s, closes, max(0.0, closes - load.settle_s))
 
 
 def completion_tokens(traces: Iterable[Trace]) -> int:
@@ -44,9 +86,31 @@ def completion_tokens(traces: Iterable[Trace]) -> int:
     return sum(trace.completion_tokens or 0 for trace in traces)
 
 
-def output_tok_s(traces: Iterable[Trace], window_s: float) -> float:
-    """completion_tokens / window_s"""
-    return completion_tokens(traces) / window_s if window_s > 0 else 0.0
+def output_tok_s(traces: Iterable[Trace], within: Span) -> float:
+    """Tokens of answers that ended well, as far as they came in the span / its length"""
+    tokens = sum(_tokens_in(trace, within) for trace in traces)
+    return tokens / within.length_s if within.length_s > 0 else 0.0
+
+
+def goodput_s(traces: Iterable[Trace], within: Span, slo: Slo) -> float:
+    """Answers that kept every limit of the SLO / length of the span"""
+    return _per_second(sum(keeps(trace, slo) for trace in traces), within)
+
+
+def keeps(trace: Trace, slo: Slo) -> bool:
+    """True also where an answer is too short to have the time that is limited"""
+    found = (
+        (ttft_s(trace), slo.ttft_s),
+        (tpot_s(trace), slo.tpot_s),
+        (max(gaps_s(trace)[0], default=None), slo.itl_s),
+        (e2e_s(trace), slo.e2e_s),
+    )
+    return all(time is None or limit is None or time <= limit for time, limit in found)
+
+
+def sent_late_s(trace: Trace) -> float | None:
+    """sent - due, of an open loop: the client's own fault"""
+    return None if trace.due is None else trace.sent - trace.due
 
 
 def ttft_s(trace: Trace) -> float | None:
@@ -67,17 +131,32 @@ def tpot_s(trace: Trace) -> float | None:
     return (trace.last - trace.first) / (tokens - 1)
 
 
-def itl_s(trace: Trace) -> list[float]:
-    """A chunk of k tokens after a gap g gives k values g / k; the first chunk gives none"""
-    gaps: list[float] = []
-    for earlier, chunk in pairwise(trace.chunks):
-        gaps += [(chunk.at - earlier.at) / chunk.tokens] * chunk.tokens
-    return gaps
+def gaps_s(trace: Trace) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """A chunk of k tokens after a gap g gives k times g / k: (g / k, k), both [chunks - 1]
+
+    Raises `ValueError` for a chunk that brought nothing, or more than any can.
+    """
+    chunks = Chunks.read(trace.chunks)
+    tokens = np.array(chunks.tokens[1:], np.int64)
+    if ((tokens < 1) | (tokens > _MOST_TOKENS)).any():
+        raise ValueError("a chunk cannot bring so many tokens, or none")
+    return np.diff(chunks.at) / tokens, tokens
 
 
-def concurrency_achieved(traces: Iterable[Trace], window_s: float) -> float:
-    """Sum of e2e / window_s: how many requests were really in flight, on average"""
-    return sum(present(map(e2e_s, traces))) / window_s if window_s > 0 else 0.0
+def itl_s(traces: Sequence[Trace]) -> Spread | None:
+    """Over all tokens that came in a chunk with one before it"""
+    gaps = [gaps_s(trace) for trace in traces if len(trace.chunks) > 1]
+    if not gaps:
+        return None
+    values, counts = (np.concatenate(column) for column in zip(*gaps, strict=True))
+    return weighed(values, counts)
+
+
+def concurrency_achieved(traces: Iterable[Trace], within: Span) -> float:
+    """Sum of e2e within the span / its length: how many were really in flight, on average"""
+    flights = ((trace.sent, trace.sent + trace.last) for trace in traces if trace.last is not None)
+    total = math.fsum(within.overlap_s(*flight) for flight in flights)
+    return total / within.length_s if within.length_s > 0 else 0.0
 
 
 def accept(counted: Speculation) -> float | None:
@@ -113,6 +192,26 @@ def spread(values: Sequence[float]) -> Spread | None:
     )
 
 
+def weighed(values: NDArray[np.float64], counts: NDArray[np.int64]) -> Spread:
+    """The same of values, one at least, each of which is there `counts` times; both [n]"""
+    order = np.argsort(values)
+    values, counts = values[order], counts[order]
+    until = np.cumsum(counts)
+    n = int(until[-1])
+    mean = math.fsum(values * counts) / n
+    squares = math.fsum((values - mean) ** 2 * counts)
+    return Spread(
+        mean=mean,
+        std=math.sqrt(squares / (n - 1)) if n > 1 else 0.0,
+        min=values[0],
+        p50=_percentile(values, until, 50),
+        p90=_percentile(values, until, 90),
+        p99=_percentile(values, until, 99),
+        max=values[-1],
+        n=n,
+    )
+
+
 def percentile(ordered: Sequence[float], percent: float) -> float:
     """The value at rank (n - 1) * percent / 100 of sorted values, interpolated linearly"""
     rank = (len(ordered) - 1) * percent / 100
@@ -121,5 +220,25 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (rank - below)
 
 
+def _percentile(values: NDArray[np.float64], until: NDArray[np.int64], percent: float) -> float:
+    """`until`: how many lie at or before each of the sorted values"""
+    rank = (int(until[-1]) - 1) * percent / 100
+    below = math.floor(rank)
+    above = min(below + 1, int(until[-1]) - 1)
+    low, high = (float(values[until.searchsorted(at, "right")]) for at in (below, above))
+    return low + (high - low) * (rank - below)
+
+
 def present(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
+
+
+def _tokens_in(trace: Trace, within: Span) -> int:
+    """All of them, when none came outside: usage may count a token that had no text."""
+    if trace.last is None or (within.holds(trace.sent) and within.holds(trace.sent + trace.last)):
+        return trace.completion_tokens or 0
+    return sum(chunk.tokens for chunk in trace.chunks if within.holds(trace.sent + chunk.at))
+
+
+def _per_second(count: int, within: Span) -> float:
+    return count / within.length_s if within.length_s > 0 else 0.0

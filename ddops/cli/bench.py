@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _DEFAULT = "local"
 _TYPED = "ddops.typed"
 _COLUMNS = ("variant", "C", "repeat", "tok/s", "vs ar", "TTFT p50", "TPOT p50", "accept", "gate")
+_OPEN = ("req/s", "in SLO/s")
 
 MatrixFile = Annotated[
     str,
@@ -138,10 +139,18 @@ def with_matrix(args: list[str]) -> list[str]:
 
 
 def draw(rows: tuple[Row, ...]) -> RenderableType:
-    return table(_COLUMNS, [_cells_of(row) for row in rows], right=_COLUMNS[1:-1])
+    columns = (*_COLUMNS[:-1], *(_OPEN if any(map(_is_open, rows)) else ()), _COLUMNS[-1])
+    cells = [_cells_of(row, len(columns) - len(_COLUMNS)) for row in rows]
+    return table(columns, cells, right=columns[1:-1])
 
 
-def _cells_of(row: Row) -> list[str]:
+def _is_open(row: Row) -> bool:
+    """Of an open loop, or measured against an SLO: then requests count, not only tokens."""
+    return not row.concurrency or row.goodput_s is not None
+
+
+def _cells_of(row: Row, more: int) -> list[str]:
+    requests = [_number(row.requests_s, "{:.2f}"), _number(row.goodput_s, "{:.2f}")]
     return [
         row.variant,
         _rung(row.pace),
@@ -151,7 +160,8 @@ def _cells_of(row: Row) -> list[str]:
         _number(row.ttft_p50_s, "{:.0f} ms", scale=1000),
         _number(row.tpot_p50_s, "{:.1f} ms", scale=1000),
         _number(row.accept, "{:.2f}"),
-        row.verdict,
+        *requests[:more],
+        f"{row.verdict}, warned" if row.warnings else row.verdict,
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,12 @@ LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 ALONE: Final[Level] = "L3"
 """The last level that needs nothing but the bundle."""
 
+_BEYOND: Final[Mapping[Level, tuple[Level, ...]]] = {
+    "L4": ("L4",),
+    "L5": ("L5",),
+    "L6": ("L5", "L6"),
+}
+
 Answer = Literal["holds", "fails", "open"]
 
 
@@ -38,9 +44,14 @@ class Verified:
 
     @property
     def levels(self) -> dict[Level, Answer]:
-        """Of each level that was looked at; open: nobody has signed."""
-        asked = LEVELS[: LEVELS.index(min(self.level, ALONE)) + 1]
+        """Of each level that was looked at; open: nobody has signed.
+
+        A replay is held against what the bundle states wherever it was made, so L5 leaves out L4.
+        """
         failed = {finding.level for finding in self.findings}
+        asked = [level for level in LEVELS if level <= min(self.level, ALONE)]
+        if not failed or min(failed) > ALONE:
+            asked += _BEYOND.get(self.level, ())
         found: dict[Level, Answer] = {at: "fails" if at in failed else "holds" for at in asked}
         if found.get("L2") == "holds" and not self.signed:
             found["L2"] = "open"

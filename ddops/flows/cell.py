@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ddops import __version__
+from ddops.bench import overhead
 from ddops.bench.client import Target
 from ddops.bench.counters import speculation
 from ddops.bench.failure import Seen, failure_of, not_ready
@@ -78,7 +79,14 @@ def run_cell(
     busy_cores = _busy_cores(course.site.host, voice)
     measured = _measure(course, stage, cell, voice)
     window = measured.window
-    failure = _failure(course, stage, measured)
+    metrics = derive(
+        window.traces,
+        window.length_s,
+        measured.counters_before,
+        measured.counters_after,
+        course.matrix.load,
+    )
+    failure = _failure(course, stage, measured, metrics)
     outcome = Outcome(
         started_at=started_at,
         deployment=stage.served.deployment,
@@ -86,9 +94,7 @@ def run_cell(
         engine=stage.engine,
         busy_cores=busy_cores,
         measured=measured,
-        metrics=derive(
-            window.traces, window.length_s, measured.counters_before, measured.counters_after
-        ),
+        metrics=metrics,
         gates=() if failure else _gates(course, stage, cell, measured, baseline),
         failure=failure,
     )
@@ -118,12 +124,18 @@ def record(course: Course, cell: Cell, outcome: Outcome) -> Record:
         load=course.matrix.load,
         prompts_sha256=course.prompts.sha256,
         prompts_licence=course.prompts.licence,
+        trace_sha256=course.prompts.trace_sha256,
         deployment=outcome.deployment,
         unit_sha256=outcome.unit_sha256,
         engine=outcome.engine,
         started_at=outcome.started_at,
         window_s=measured.window.length_s if measured else None,
         client_lag_s=measured.window.client_lag_s if measured else None,
+        client_processes=measured.window.client_processes if measured else None,
+        client_cores=measured.window.client_cores if measured else None,
+        warnings=overhead.warnings(measured.window, outcome.metrics)
+        if measured and outcome.metrics
+        else (),
         busy_cores=outcome.busy_cores,
         traces=measured.window.traces if measured else (),
         counters_before=measured.counters_before if measured else {},
@@ -153,7 +165,7 @@ def _measure(course: Course, stage: Stage, cell: Cell, voice: Voice) -> Measured
     load = course.matrix.load
     work = Work(
         warm_up=warm_up(course.prompts, load),
-        questions=questions(course.prompts, load),
+        questions=questions(course.prompts, load, cell.pace),
         concurrency=cell.concurrency,
         timeout_s=course.matrix.timeout_s,
     )
@@ -169,9 +181,11 @@ def _measure(course: Course, stage: Stage, cell: Cell, voice: Voice) -> Measured
         return measure(stage.target, work, answered)
 
 
-def _failure(course: Course, stage: Stage, measured: Measured) -> Failure | None:
+def _failure(course: Course, stage: Stage, measured: Measured, metrics: Metrics) -> Failure | None:
     window = measured.window
     errors = [trace.error for trace in window.traces if trace.error]
+    if not metrics.completed:
+        errors.append("no request was sent between `settle_s` and `drain_s` of the load")
     if not errors and not window.timed_out:
         return None
     limit = f"the cell was not done after {course.matrix.timeout_s:.0f} s"

@@ -62,6 +62,7 @@ def begin(site: Site, wanted: Wanted, command: tuple[str, ...]) -> Course:
                 licence=prompts.licence,
                 sha256=prompts.sha256,
                 count=len(prompts.prompts),
+                trace_sha256=prompts.trace_sha256,
             ),
             sessions=(*(before.sessions if before else ()), session),
             served=before.served if before else {},

@@ -103,7 +103,7 @@ def plan(site: Site, budgets: tuple[int, ...], limits: Limits, out: Path) -> Pla
     )
     return Plan(
         matrix=matrix,
-        prompts=load_prompts(limits.load.prompts),
+        prompts=load_prompts(limits.load),
         base=base,
         journal=Journal.of(out, matrix),
         axes=axes,

@@ -5,15 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ddops.bench.prompts import load_prompts, questions, shipped_names, warm_up
+from ddops.bench.prompts import PromptSet, questions, shipped_names, warm_up
+from ddops.bench.prompts import load_prompts as loaded
 from ddops.errors import SpecError
-from ddops.spec.matrix import Load
+from ddops.spec.matrix import Load, Pace
 
 LOAD = Load(requests=30, warmup=2, max_tokens=8, seed=100)
 OWN = {"id": "mine", "licence": "CC0-1.0", "prompts": [{"id": "1", "text": "Hello?"}]}
+
+
+def load_prompts(wanted: str, **changes: Any) -> PromptSet:
+    return loaded(LOAD.model_copy(update={"prompts": wanted, **changes}))
 
 
 def own(folder: Path, text: str) -> str:
@@ -79,3 +85,26 @@ def test_warm_up_shares_no_beginning_with_what_is_measured() -> None:
     measured = {question.text[:4] for question in questions(found, LOAD)}
     assert not measured & {question.text[:4] for question in warm_up(found, LOAD)}
     assert len(warm_up(found, LOAD)) == 2
+
+
+def test_at_a_rate_every_question_has_its_time() -> None:
+    asked = questions(load_prompts("coding"), LOAD, Pace(arrivals="poisson", rate=2.0))
+    assert asked[0].due_s == 0.0
+    assert asked[-1].due_s == pytest.approx(29 / 2.0)
+
+
+def test_a_trace_says_when_and_what_is_asked(tmp_path: Path) -> None:
+    rows = [
+        {"at_s": 1.0, "prompt": "Mine", "max_tokens": 5},
+        {"at_s": 1.5, "input_tokens": 200, "max_tokens": 900},
+        {"at_s": 3.0},
+    ]
+    path = tmp_path / "times.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    found = loaded(LOAD, str(path))
+    first, second, third = questions(found, LOAD, Pace(arrivals="trace"))
+    assert (first.due_s, first.text, first.max_tokens) == (0.0, "Mine", 5)
+    assert (second.due_s, len(second.text), second.max_tokens) == (0.5, 800, LOAD.max_tokens)
+    assert (third.due_s, third.text) == (2.0, found.prompts[2].text)
+    assert len({first.prompt, second.prompt, third.prompt}) == 3
+    assert found.trace_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
