@@ -1,4 +1,5 @@
-"""Text to token ids and back, from a GGUF's own metadata or a folder's tokenizer.json."""
+"""Text to token ids and back, from a GGUF's own metadata, or a folder's tokenizer.json or
+tiktoken.model."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from ddtree.models.errors import ModelError
 from ddtree.models.folder_json import optional_json
 from ddtree.models.gguf_file import GgufFile, open_gguf_file
 from ddtree.models.source import CONFIG, find_source
+from ddtree.server import tiktoken_vocabulary
 from ddtree.server.bytelevel import Detokenizer, TokenBytes
 from ddtree.server.dialect import MARKERS
 from ddtree.server.gguf_vocabulary import build_tokenizer, splitting_of
@@ -94,6 +96,9 @@ def from_gguf(file: GgufFile) -> Tokenizer:
 
 def from_folder(folder: Path) -> Tokenizer:
     path = folder / "tokenizer.json"
+    if not path.is_file() and (folder / tiktoken_vocabulary.FILE).is_file():
+        inner = tiktoken_vocabulary.build_tokenizer(folder)
+        return Tokenizer(inner, Ends(None, _folder_eos(folder, inner)))
     try:
         text = path.read_text(encoding="utf-8")
         kind = json.loads(text).get("decoder") or {}
