@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from ddops.errors import BenchError, SpecError
 from ddops.host.atomic import write
+from ddops.spec import record_text
 from ddops.spec.base import Word
 from ddops.spec.deployment import Deployment
 from ddops.spec.matrix import Cell, Matrix
@@ -60,7 +61,7 @@ class Journal:
         return _read(self.folder / "found.json", Found)
 
     def keep_found(self, found: Found) -> None:
-        write(self.folder / "found.json", _text(found, indent=1))
+        write(self.folder / "found.json", _text(found))
 
     def restored(self) -> None:
         (self.folder / "found.json").unlink(missing_ok=True)
@@ -70,16 +71,16 @@ class Journal:
         return _read(self.folder / "run.json", Run)
 
     def keep_run(self, run: Run) -> None:
-        write(self.folder / "run.json", _text(run, indent=1))
+        write(self.folder / "run.json", _text(run))
 
     def record(self, cell: Cell) -> Record | None:
         """The good record of `cell`, if there is one."""
-        return _read(self._good(cell), Record)
+        return _record(self._good(cell))
 
     def latest(self, cell: Cell) -> Record | None:
         """The good record, else the last failure, else None."""
         failures = self._failures(cell)
-        return self.record(cell) or (_read(failures[-1], Record) if failures else None)
+        return self.record(cell) or (_record(failures[-1]) if failures else None)
 
     def add(self, record: Record) -> Path:
         """Write `record` where nothing lies yet."""
@@ -91,7 +92,7 @@ class Journal:
             path = self.folder / f"{record.cell.id}.{suffix}.json"
         if path.exists():
             raise BenchError(f"{path} exists already", hint="pass another folder with `--out`")
-        write(path, _text(record, indent=None))
+        write(path, b"".join(record_text.lines(record)))
         return path
 
     def _good(self, cell: Cell) -> Path:
@@ -111,18 +112,34 @@ def unrestored(out: Path) -> list[Journal]:
 _Kind = TypeVar("_Kind", bound=Word)
 
 
+def _record(path: Path) -> Record | None:
+    try:
+        with path.open("rb") as file:
+            return record_text.read(file)
+    except FileNotFoundError:
+        return None
+    except ValueError as wrong:
+        raise _damaged(path, wrong) from wrong
+
+
 def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
     try:
         return kind.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError as wrong:
+        raise _damaged(path, wrong) from wrong
+
+
+def _damaged(path: Path, wrong: ValueError) -> SpecError:
+    reason = str(wrong)
+    if isinstance(wrong, ValidationError):
         first = wrong.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise SpecError(
-            f"{path}: {where}: {first['msg']}", hint="move the file away, then run the matrix again"
-        ) from wrong
+        reason = f"{where}: {first['msg']}"
+    hint = "move the file away, then run the matrix again"
+    return SpecError(f"{path}: {reason}", hint=hint)
 
 
-def _text(value: Word, *, indent: int | None) -> bytes:
-    return f"{value.model_dump_json(indent=indent)}\n".encode()
+def _text(value: Word) -> bytes:
+    return f"{value.model_dump_json(indent=1)}\n".encode()

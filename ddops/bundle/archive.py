@@ -18,10 +18,12 @@ from typing import BinaryIO, Final
 
 import zstandard
 
-from ddops.bundle.bag import MOST_FILES, SAFE_NAME, Finding
+from ddops.bundle.bag import MOST_FILES, SAFE_NAME, Content, Finding, length
 from ddops.errors import BundleError
 
 LEVEL: Final = 10
+LARGE: Final = 64 << 20  # bytes, from which LARGE_LEVEL packs: as small, ten times as fast
+LARGE_LEVEL: Final = 1
 WINDOW_LOG: Final = 23  # 8 MiB: what a decompressor must hold
 MOST_BYTES: Final = 4 << 30
 MOST_RATIO: Final = 100  # ours unpack to 8 times theirs
@@ -34,10 +36,11 @@ _CHUNK: Final = 1 << 18
 _FEED: Final = 1 << 10  # four bytes may become a block of 128 KiB: this much, at most 32 MiB
 
 
-def pack(files: Mapping[str, bytes], top: str, target: BinaryIO) -> str:
+def pack(files: Mapping[str, Content], top: str, target: BinaryIO) -> str:
     """Write the archive of `files` under the folder `top`; return the sha256 of the tar."""
     digest, sealed = hashlib.sha256(), hashlib.sha256()
-    compressing = compressor().compressobj()
+    large = sum(map(length, files.values())) >= LARGE
+    compressing = compressor(LARGE_LEVEL if large else LEVEL).compressobj()
 
     def put(piece: bytes) -> None:
         sealed.update(piece)
@@ -56,10 +59,10 @@ def seal(sha256: bytes) -> bytes:
     return _SKIPPABLE + len(sha256).to_bytes(4, "little") + sha256
 
 
-def compressor() -> zstandard.ZstdCompressor:
+def compressor(level: int = LEVEL) -> zstandard.ZstdCompressor:
     """One thread and fixed settings: the same bytes from every machine with this libzstd."""
     parameters = zstandard.ZstdCompressionParameters.from_level(
-        LEVEL, window_log=WINDOW_LOG, write_checksum=1, write_content_size=0, threads=0
+        level, window_log=WINDOW_LOG, write_checksum=1, write_content_size=0, threads=0
     )
     return zstandard.ZstdCompressor(compression_params=parameters)
 
@@ -189,13 +192,23 @@ def _write(reader: _Reader, member: tarfile.TarInfo, path: Path) -> None:
         raise reader.wrong(f"there are bytes behind the end of {member.name}")
 
 
-def _tar(files: Mapping[str, bytes]) -> Iterator[bytes]:
+def _tar(files: Mapping[str, Content]) -> Iterator[bytes]:
     for name in sorted(files):
         content = files[name]
-        yield _header(name, len(content))
-        yield content
-        yield bytes(-len(content) % _BLOCK)
+        size = length(content)
+        yield _header(name, size)
+        yield from _pieces(content)
+        yield bytes(-size % _BLOCK)
     yield bytes(2 * _BLOCK)
+
+
+def _pieces(content: Content) -> Iterator[bytes]:
+    if isinstance(content, bytes):
+        yield content
+        return
+    with content.open("rb") as file:
+        while piece := file.read(_CHUNK):
+            yield piece
 
 
 def _header(name: str, size: int) -> bytes:

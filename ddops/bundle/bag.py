@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from ddops.spec.bundle import Level
 
@@ -26,7 +27,12 @@ SIGNATURE: Final = "signature.dsse.json"
 
 MOST_FILES: Final = 10_000
 MOST_READ: Final = 6 << 20  # bytes; as JSON it may take 400 MB of memory to read
-_ONLY_HASHED: Final = "data/report/"
+_READ: Final = re.compile(r"^(?:[^/]+|data/[^/]+\.json|data/units/.*)$")
+"""What is read whole; records are read a line at a time, all else is only hashed."""
+
+Content = bytes | Path
+"""Of a file: the bytes themselves, or where they lie when they may be many."""
+_C = TypeVar("_C", bytes, Path)
 
 SAFE_NAME: Final = re.compile(r"^(?!.*(?:^|/)\.\.?(?:/|$))[\w.-]+(?:/[\w.-]+)*$", re.ASCII)
 _LINE: Final = re.compile(r"^([0-9a-f]{64})  (\S+)$")
@@ -46,20 +52,29 @@ class Finding:
 
 
 def bagged(
-    payload: Mapping[str, bytes], readme: bytes, info: Mapping[str, str]
-) -> dict[str, bytes]:
+    payload: Mapping[str, _C], readme: bytes, info: Mapping[str, str]
+) -> dict[str, _C | bytes]:
     """All files of the bag; `payload` by name under `data/`, `info` for bag-info.txt."""
     data = {f"data/{name}": content for name, content in payload.items()}
-    oxum = f"{sum(map(len, data.values()))}.{len(data)}"
+    oxum = f"{sum(map(length, data.values()))}.{len(data)}"
     lines = sorted({**info, "Payload-Oxum": oxum}.items())
     tags = {
         "README.md": readme,
         "bag-info.txt": "".join(f"{key}: {value}\n" for key, value in lines).encode(),
         "bagit.txt": DECLARATION,
-        MANIFEST: _manifest({name: _digest(content) for name, content in data.items()}),
+        MANIFEST: _manifest(digests(data)),
     }
-    tag_manifest = _manifest({name: _digest(content) for name, content in tags.items()})
-    return {**data, **tags, TAG_MANIFEST: tag_manifest}
+    return {**data, **tags, TAG_MANIFEST: _manifest(digests(tags))}
+
+
+def length(content: Content) -> int:
+    return len(content) if isinstance(content, bytes) else content.stat().st_size
+
+
+def digests(files: Mapping[str, Content]) -> dict[str, str]:
+    """sha256 by name. In threads, a file each: hashing lets go of the interpreter."""
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(files, pool.map(_digest, files.values()), strict=True))
 
 
 def unsafe(folder: Path) -> Iterator[Finding]:
@@ -72,7 +87,7 @@ def unsafe(folder: Path) -> Iterator[Finding]:
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             yield Finding(name, "is not a regular file")
-        elif path.stat().st_size > MOST_READ and not name.startswith(_ONLY_HASHED):
+        elif path.stat().st_size > MOST_READ and _READ.match(name):
             yield Finding(name, f"is longer than {MOST_READ >> 20} MiB")
 
 
@@ -127,13 +142,15 @@ def _against(
             yield Finding(manifest, f"line {number} is not a sha256 and the name of a file")
     if text != _manifest(listed):
         yield Finding(manifest, "is not in the form ddops writes")
+    there = [name for name in sorted(listed) if name in present] if hashed else []
+    found = digests({name: present[name] for name in there})
     for name in sorted({*listed, *needed, *present}):
         if name not in present:
             yield Finding(name, "is missing")
         elif name not in listed:
             yield Finding(name, f"was added: {manifest} does not list it")
-        elif hashed and (found := file_sha256(present[name])) != listed[name]:
-            reason = f"is sha256 {found[:12]}, {manifest} says {listed[name][:12]}"
+        elif name in found and found[name] != listed[name]:
+            reason = f"is sha256 {found[name][:12]}, {manifest} says {listed[name][:12]}"
             yield Finding(name, f"was changed: it {reason}", "L1")
 
 
@@ -149,10 +166,8 @@ def _manifest(digests: Mapping[str, str]) -> bytes:
     return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
+def _digest(content: Content) -> str:
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    with content.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,13 +9,17 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pydantic_core import from_json
 
+from ddops.bundle import reading
 from ddops.bundle.bag import Finding
 from ddops.errors import BundleError
 from ddops.spec.base import Word
@@ -28,14 +32,13 @@ Derive = Callable[[Record], Metrics | None]
 """Metrics from a record's traces and counters, as bench makes them."""
 
 INFO: Final = "data/bundle.json"
+RECORDS: Final = "data/records"
 
 _W = TypeVar("_W", bound=Word)
 _T = TypeVar("_T")
 _WEIGHTS: Final = TypeAdapter(tuple[WeightsFile, ...])
 _REDACTIONS: Final = TypeAdapter(tuple[Redaction, ...])
-_MANY: Final = 1000  # faults of one file, each of which takes a kilobyte to tell
-_MOST_VALUES: Final = 300_000
-_MOST_TOKENS: Final = 2_000_000  # of a record: each has its own time between tokens
+_WORTH_WORKERS: Final = 64 << 20  # bytes of records: a second's work
 _OTHER_FACTS: Final = "before the box's facts changed"
 _OTHER_UNIT: Final = "under an earlier unit"
 _MAY_LACK: Final = "data/environment.json"  # of a box that could not be asked
@@ -43,7 +46,10 @@ _MAY_LACK: Final = "data/environment.json"  # of a box that could not be asked
 
 @dataclass(frozen=True)
 class Opened:
-    """A bundle read into words; what could not be read is in `findings`."""
+    """A bundle read into words; what could not be read is in `findings`.
+
+    The records are without their chunks, which are millions; `whole` reads one with them.
+    """
 
     info: BundleInfo | None
     run: Run | None
@@ -65,9 +71,18 @@ class Rechecked:
 def open_bundle(folder: Path) -> Opened:
     found: list[Finding] = []
     head = _head(folder, found)
-    read = {name: _read(folder, f"data/records/{name}", Record, found) for name in _names(folder)}
+    read = {name: _record(folder, name, found, chunks=False) for name in _names(folder)}
     records = {name: record for name, record in read.items() if record is not None}
     return Opened(head.info, head.run, records, head.redactions, head.environment, tuple(found))
+
+
+def whole(folder: Path, name: str) -> Record:
+    """A record of a bundle that was opened without findings, chunks included."""
+    found: list[Finding] = []
+    record = _record(folder, name, found, chunks=True)
+    if record is None:
+        raise BundleError(f"{folder} was changed while it was read", detail=str(found[0]))
+    return record
 
 
 def refuse_newer(folder: Path) -> None:
@@ -97,19 +112,12 @@ def recheck(folder: Path, derive: Derive | None) -> Rechecked:
         found += _units(folder, run, redacted=redacted)
     if run and info and info.fingerprint != run.fingerprint:
         found.append(Finding(INFO, "names another matrix than data/run.json"))
-    tally = Counter[str]()
-    for name in _names(folder):
-        record = _read(folder, f"data/records/{name}", Record, found)
-        if record is not None:
-            tally["read"] += 1
-        if record is not None and derive is not None:
-            found += numbers(f"data/records/{name}", record, derive)
-            tally["derived"] += record.metrics is not None
-        if record is not None and run is not None:
-            found += (Finding(f"data/records/{name}", why) for why in _strange(name, record, run))
-            tally.update(_earlier(record, run))
+    look, tally = partial(_looked, folder, run, derive), Counter[str]()
+    for findings, counted in _mapped(look, folder):
+        found += findings
+        tally.update(counted)
     if not tally["read"]:
-        found.append(Finding("data/records", "holds no record"))
+        found.append(Finding(RECORDS, "holds no record"))
     notes = (
         f"{tally[what]} of {tally['read']} records were measured {what}"
         for what in (_OTHER_FACTS, _OTHER_UNIT)
@@ -118,13 +126,38 @@ def recheck(folder: Path, derive: Derive | None) -> Rechecked:
     return Rechecked(info, tally["read"], tally["derived"], tuple(notes), tuple(found))
 
 
+def _looked(
+    folder: Path, run: Run | None, derive: Derive | None, name: str
+) -> tuple[list[Finding], Counter[str]]:
+    """What is wrong with one record, and what it counts as."""
+    found, tally, path = list[Finding](), Counter[str](), f"{RECORDS}/{name}"
+    record = _record(folder, name, found, chunks=derive is not None)
+    if record is None:
+        return found, tally
+    tally["read"] += 1
+    if derive is not None:
+        found += numbers(path, record, derive)
+        tally["derived"] += record.metrics is not None
+    if run is not None:
+        found += (Finding(path, why) for why in _strange(name, record, run))
+        tally.update(_earlier(record, run))
+    return found, tally
+
+
+def _mapped(look: Callable[[str], _T], folder: Path) -> Iterator[_T]:
+    """`look` at every record, on all cores where that is worth their start."""
+    names = _names(folder)
+    size = sum((folder / RECORDS / name).stat().st_size for name in names)
+    if size < _WORTH_WORKERS or len(names) == 1:
+        yield from map(look, names)
+        return
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        yield from pool.map(look, names)
+
+
 def numbers(name: str, record: Record, derive: Derive) -> Iterator[Finding]:
     """Aggregates that do not follow from the traces beside them."""
     if record.metrics is None:
-        return
-    chunks = (chunk for trace in record.traces for chunk in trace.chunks)
-    if sum(max(chunk.tokens, 0) for chunk in chunks) > _MOST_TOKENS:
-        yield Finding(name, f"has traces of more than {_MOST_TOKENS} tokens", "L3")
         return
     try:
         derived = derive(record)
@@ -210,52 +243,21 @@ def _head(folder: Path, found: list[Finding]) -> _Head:
     """All but the records; what is wrong with it goes to `found`."""
     info = _read(folder, INFO, BundleInfo, found)
     run = _read(folder, "data/run.json", Run, found)
-    redactions = _parsed(folder, "data/redactions.json", _REDACTIONS.validate_python, found)
-    _parsed(folder, "data/weights.json", _WEIGHTS.validate_python, found)
-    environment = _read(folder, _MAY_LACK, Environment, found)
+    taken, weights = "data/redactions.json", "data/weights.json"
+    redactions = reading.parsed(folder / taken, taken, _REDACTIONS.validate_python, found)
+    reading.parsed(folder / weights, weights, _WEIGHTS.validate_python, found)
+    there = (folder / _MAY_LACK).exists()
+    environment = _read(folder, _MAY_LACK, Environment, found) if there else None
     return _Head(info, run, redactions or (), environment)
 
 
 def _names(folder: Path) -> list[str]:
-    return sorted(path.name for path in (folder / "data" / "records").glob("*.json"))
+    return sorted(path.name for path in (folder / RECORDS).glob("*.json"))
+
+
+def _record(folder: Path, name: str, found: list[Finding], *, chunks: bool) -> Record | None:
+    return reading.record(folder / RECORDS / name, f"{RECORDS}/{name}", found, chunks=chunks)
 
 
 def _read(folder: Path, name: str, kind: type[_W], found: list[Finding]) -> _W | None:
-    return _parsed(folder, name, kind.model_validate, found)
-
-
-def _parsed(folder: Path, name: str, parse: Callable[[Any], _T], found: list[Finding]) -> _T | None:
-    """None and a finding when the file is not what its name says.
-
-    From JSON to values first: each fault that pydantic finds in JSON itself carries a copy of all
-    that is around it, and a hostile file has as many faults as values.
-    """
-    try:
-        value = from_json((folder / name).read_bytes())
-        if _values(value) > _MOST_VALUES:
-            raise ValueError(f"more than {_MOST_VALUES} values besides chunks")
-        return parse(value)
-    except FileNotFoundError:
-        if name != _MAY_LACK:
-            found.append(Finding(name, "is missing"))
-    except (OSError, ValueError) as error:
-        found.append(Finding(name, _first(error)))
-    return None
-
-
-def _values(value: object) -> int:
-    """Lists of chunks are apart: they may be long, and their first fault ends the reading."""
-    if isinstance(value, dict):
-        below = (v for k, v in value.items() if not (k == "chunks" and isinstance(v, list)))
-        return len(value) + sum(map(_values, below))
-    return len(value) + sum(map(_values, value)) if isinstance(value, list) else 0
-
-
-def _first(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return f"cannot be read: {error}"
-    if error.error_count() > _MANY:
-        return f"{error.error_count()} things in it are wrong"
-    first = error.errors()[0]
-    where = ".".join(map(str, first["loc"])) or "the file"
-    return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    return reading.parsed(folder / name, name, kind.model_validate, found)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from ddops.analysis.pairs import Evidence
@@ -21,7 +22,7 @@ def evidence(path: Path) -> Evidence:
         raise UsageError(f"there is no run and no bundle {path}", hint="measure one: `ddops bench`")
     if (path / "run.json").is_file():
         stored = load(path)
-        return _last(stored.run, stored.records)
+        return last(stored.run, stored.records, stored.whole)
     if path.suffix in (".yaml", ".yml") or (path / TRANSCRIPT).is_file():
         raise UsageError(
             f"{path} is a transcript: figures without the requests behind them",
@@ -43,7 +44,7 @@ def _bundled(path: Path, folder: Path) -> Evidence:
         opened = recheck.open_bundle(folder)
         findings += opened.findings
         if opened.run is not None and not findings:
-            return _last(opened.run, opened.records)
+            return last(opened.run, opened.records, partial(recheck.whole, folder))
     raise BundleError(
         f"{path} is damaged",
         detail="\n".join(map(str, findings)),
@@ -51,12 +52,13 @@ def _bundled(path: Path, folder: Path) -> Evidence:
     )
 
 
-def _last(run: Run, records: Mapping[str, Record]) -> Evidence:
-    ordered = sorted(records.values(), key=lambda record: record.started_at)
-    last = {record.cell.id: record for record in ordered}
+def last(run: Run, records: Mapping[str, Record], whole: Callable[[str], Record]) -> Evidence:
+    """`whole` reads the record of a name with its chunks: one at a time, for they are many."""
+    ordered = sorted(records.items(), key=lambda each: each[1].started_at)
+    last = {record.cell.id: (name, record) for name, record in ordered}
     strange = {
         cell: finding.reason
-        for cell, record in last.items()
-        for finding in recheck.numbers(cell, record, derived)
+        for cell, (name, _) in last.items()
+        for finding in recheck.numbers(cell, whole(name), derived)
     }
-    return Evidence(run, last, strange)
+    return Evidence(run, {cell: record for cell, (_, record) in last.items()}, strange)

@@ -13,6 +13,7 @@ from ddops.facts import environment as probe
 from ddops.host.atomic import write
 from ddops.host.base import Host
 from ddops.host.local import Local
+from ddops.spec import record_text
 from ddops.spec.base import Word
 from ddops.spec.bundle import Environment
 from ddops.spec.record import Record
@@ -25,7 +26,10 @@ _W = TypeVar("_W", bound=Word)
 
 @dataclass(frozen=True)
 class Stored:
-    """A run as it lies on disk: records by file name, in the order they were measured."""
+    """A run as it lies on disk: records by file name, in the order they were measured.
+
+    They are without their chunks, which are millions; `whole` reads one with them.
+    """
 
     folder: Path
     run: Run
@@ -35,6 +39,9 @@ class Stored:
         """The files themselves."""
         names = ("run.json", *self.records)
         return {name: (self.folder / name).read_text("utf-8") for name in names}
+
+    def whole(self, name: str) -> Record:
+        return _record(self.folder / name, chunks=True)
 
 
 def chosen(folder: Path | None) -> Path:
@@ -57,7 +64,7 @@ def chosen(folder: Path | None) -> Path:
 def load(folder: Path) -> Stored:
     run = read(folder / "run.json", Run)
     names = [p.name for p in folder.glob("*.json") if p.name not in _NOT_RECORDS]
-    found = [(name, read(folder / name, Record)) for name in sorted(names)]
+    found = [(name, _record(folder / name, chunks=False)) for name in sorted(names)]
     if not found:
         raise UsageError(
             f"{folder} holds no records yet", hint="measure its cells: `ddops bench local --matrix`"
@@ -91,13 +98,28 @@ def read(path: Path, kind: type[_W]) -> _W:
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as wrong:
+        raise _damaged(path, wrong) from None
+
+
+def _record(path: Path, *, chunks: bool) -> Record:
+    try:
+        with path.open("rb") as file:
+            return record_text.read(file, chunks=chunks)
+    except ValueError as wrong:
+        raise _damaged(path, wrong) from None
+
+
+def _damaged(path: Path, wrong: ValueError) -> SpecError:
+    reason = str(wrong)
+    if isinstance(wrong, ValidationError):
         first = wrong.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
-        raise SpecError(
-            f"{path}: {where}: {first['msg'][:1].lower()}{first['msg'][1:]}",
-            hint="was it edited, or written by another version of ddops? Move it away and measure "
-            "that cell again",
-        ) from None
+        reason = f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    return SpecError(
+        f"{path}: {reason}",
+        hint="was it edited, or written by another version of ddops? Move it away and measure "
+        "that cell again",
+    )
 
 
 def _written(folder: Path) -> float:

@@ -106,9 +106,7 @@ def test_a_folder_of_too_many_files_is_not_read(
 
 def test_a_long_file_is_only_hashed_or_refused(folder: Path) -> None:
     (folder / "data/report").mkdir()
-    for name in ("data/report/report.html", "data/records/b.json"):
+    for name in ("data/report/report.html", "data/bundle.json"):
         with (folder / name).open("wb") as file:
             file.truncate(MOST_READ + 1)
-    assert [str(finding) for finding in check(folder)] == [
-        "data/records/b.json: is longer than 6 MiB"
-    ]
+    assert [str(finding) for finding in check(folder)] == ["data/bundle.json: is longer than 6 MiB"]

@@ -135,7 +135,7 @@ FULL = bag.MOST_READ - (1 << 20)
         ("gates", "[" + "{}," * 99_999 + "{}]", "things in it are wrong"),
         ("window_s", "[" * FULL, "recursion limit exceeded"),
         ("window_s", "9" * FULL, "number out of range"),
-        ("command", '["' + "x" * (bag.MOST_READ + 1) + '"]', "is longer than 6 MiB"),
+        ("command", '["' + "x" * (bag.MOST_READ + 1) + '"]', "longer than 6 MiB"),
     ],
 )
 def test_a_record_that_would_fill_the_memory_is_told(

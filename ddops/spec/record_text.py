@@ -1,0 +1,81 @@
+"""A record as text: one JSON document in which every request has a line of its own.
+
+So a long one is written, read and searched request by request, in the memory that one takes.
+A record that was written on one line, as earlier ones were, is read too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+from pydantic_core import from_json
+
+from ddops.spec.record import Record, Trace
+
+LONGEST: Final = 6 << 20  # bytes of a line, which is a request of 200,000 chunks
+_OPENING: Final = b',"traces":[\n'
+_CLOSING: Final = b"]}\n"
+_CHUNKS: Final = b'"chunks":['
+
+
+@dataclass(frozen=True)
+class Parts:
+    head: bytes  # JSON of the record without its requests
+    traces: Iterator[bytes]  # JSON of each request; `ValueError` where the text is not in form
+
+
+def lines(record: Record) -> Iterator[bytes]:
+    head = record.model_dump_json(exclude={"traces"}).encode()
+    yield head.removesuffix(b"}") + _OPENING
+    for number, trace in enumerate(record.traces, start=1):
+        yield trace.model_dump_json().encode() + (b",\n" if number < len(record.traces) else b"\n")
+    yield _CLOSING
+
+
+def parts(file: BinaryIO) -> Parts | None:
+    """None for a record in another form; then `file` is at its beginning again."""
+    head = file.readline(LONGEST)
+    if head.endswith(_OPENING):
+        return Parts(head.removesuffix(_OPENING) + b"}", _traces(file))
+    file.seek(0)
+    return None
+
+
+def read(file: BinaryIO, *, chunks: bool = True) -> Record:
+    """Without `chunks` all is read but when the tokens came, many times faster.
+
+    Raises `ValueError` (pydantic's is one) for what is not a record.
+    """
+    found = parts(file)
+    if found is None:
+        record = Record.model_validate_json(file.read())
+        return record if chunks else light(record)
+    texts = found.traces if chunks else map(without_chunks, found.traces)
+    traces = tuple(Trace.model_validate_json(text) for text in texts)
+    return Record.model_validate({**from_json(found.head), "traces": traces})
+
+
+def light(record: Record) -> Record:
+    traces = tuple(trace.model_copy(update={"chunks": ()}) for trace in record.traces)
+    return record.model_copy(update={"traces": traces})
+
+
+def without_chunks(trace: bytes) -> bytes:
+    """Of a request's JSON as ddops writes it; no bracket stands in a list of chunks."""
+    before, _, after = trace.partition(_CHUNKS)
+    return before + _CHUNKS + after[after.find(b"]") :]
+
+
+def _traces(file: BinaryIO) -> Iterator[bytes]:
+    line = file.readline(LONGEST)
+    while line != _CLOSING:
+        after = file.readline(LONGEST)
+        end = b"\n" if after == _CLOSING else b",\n"
+        if not line.endswith(end):
+            raise ValueError(f"a line is cut off, or longer than {LONGEST >> 20} MiB")
+        yield line.removesuffix(end)
+        line = after
+    if file.read(1):
+        raise ValueError("something follows its end")
