@@ -12,6 +12,7 @@ KNOWN = Known(
     secrets=('s3cr"t\\value', "12345678"),
     users=("alice", "root", "model"),
     hosts=("box-17",),
+    addresses=("203.0.113.9", "2001:db8::17"),
     homes=("/data/people/al",),
     vocabulary=frozenset({"model"}),
 )
@@ -34,6 +35,12 @@ KNOWN = Known(
         ("/data/people/al/results", "people"),
         (json.dumps('s3cr"t\\value'), "s3cr"),
         ("?key=s3cr%22t%5Cvalue", "s3cr"),
+        ("connection from 203.0.113.9 refused", "203.0.113.9"),
+        ("listening on [2001:db8::17]:8421", "2001:db8::17"),
+        ("http://198.51.100.7/v1", "198.51.100.7"),
+        ("root@10.0.0.7 said", "10.0.0.7"),
+        ("connect to 10.0.0.7:8421: refused", "10.0.0.7"),
+        ("route 192.168.4.0/24", "192.168.4.0"),
     ],
 )
 def test_what_is_private_goes(text: str, gone: str) -> None:
@@ -50,6 +57,8 @@ def test_what_is_private_goes(text: str, gone: str) -> None:
         "malice and alicex and palice",
         "sk-learn 1.5, nvidia-cudnn-cu13 9.19.0.56",
         "/usr/lib/home/x, ./home/x",
+        "http://127.0.0.1:8421/v1, listening on 0.0.0.0:80, [::1]:80",
+        "nvidia-curand 10.3.10.19, driver 1203.0.113.9, 203.0.113.90, 2001:db8::171",
         "/data/people/albert",
         '"completion_tokens":48,"tokens":3',
         "sha256 " + "e" * 64,
