@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ddops.spec.bundle import Level
+from ddops.spec.level import Level
 
 DECLARATION: Final = b"BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
 MANIFEST: Final = "manifest-sha256.txt"

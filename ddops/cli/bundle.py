@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddops.cli.options import Json, Quiet, Verbose
+from ddops.cli.bundle_verify import verify
+from ddops.cli.options import BundlePath, Json, Quiet, Verbose
 from ddops.cli.output import Output, table
 from ddops.cli.report import RunDir
-from ddops.errors import BundleError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import RenderableType
 
-    from ddops.bundle.signature import Signed
     from ddops.flows.bundle import Shown
-    from ddops.flows.bundle_verify import Verified
 
 bundle = typer.Typer(
     name="bundle",
@@ -28,7 +23,6 @@ bundle = typer.Typer(
     no_args_is_help=True,
 )
 
-Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A `.tar.zst`, or its folder.")]
 Out = Annotated[
     Path | None,
     typer.Option("--out", help="The folder to put it in; default `bundles/` beside it."),
@@ -38,14 +32,6 @@ Key = Annotated[
     Path,
     typer.Option(
         "--key", metavar="FILE", help="An SSH key (public: the agent signs), or ed25519 in PEM."
-    ),
-]
-Signers = Annotated[
-    Path | None,
-    typer.Option(
-        "--signers",
-        metavar="FILE",
-        help="Names and keys, as in ssh-keygen(1); one of them must have signed.",
     ),
 ]
 
@@ -83,7 +69,7 @@ def create(
 
 @bundle.command()
 def sign(
-    path: Bundle, key: Key, json: Json = False, quiet: Quiet = False, verbose: Verbose = False
+    path: BundlePath, key: Key, json: Json = False, quiet: Quiet = False, verbose: Verbose = False
 ) -> None:
     """Vouch for a bundle: sign its hashes, once it has passed its own check.
 
@@ -100,40 +86,13 @@ def sign(
     out.result({"bundle": str(path), "changed": changed}, str(path))
 
 
+bundle.command()(verify)
+
+
 @bundle.command()
-def verify(
-    path: Bundle,
-    signers: Signers = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+def show(
+    path: BundlePath, json: Json = False, quiet: Quiet = False, verbose: Verbose = False
 ) -> None:
-    """Hash every file, derive every number again, check who signed. Exit code 10: a fault.
-
-    \b
-    Example:
-      ddops bundle verify results/bundles/local-demo-1a2b3c4d.tar.zst
-      ddops bundle verify run.tar.zst --signers ~/.ssh/allowed_signers
-    """
-    from ddops.flows.bundle_verify import verify as check
-
-    out = Output(json=json, quiet=quiet, verbose=verbose)
-    seen = check(path, signers)
-    for note in seen.notes:
-        out.warn(note)
-    if json or not seen.findings:
-        out.result({"ok": not seen.findings, **dataclasses.asdict(seen)}, _verdict(seen))
-    if seen.findings:
-        count = len(seen.findings)
-        raise BundleError(
-            f"{path} is not what it claims to be: {count} {'fault' if count == 1 else 'faults'}",
-            detail="\n".join(map(str, seen.findings)),
-            hint="get it again from where it came; its numbers prove nothing",
-        )
-
-
-@bundle.command()
-def show(path: Bundle, json: Json = False, quiet: Quiet = False, verbose: Verbose = False) -> None:
     """Say on one screen what a bundle holds, what it claims, and how to repeat it.
 
     \b
@@ -157,7 +116,7 @@ def show(path: Bundle, json: Json = False, quiet: Quiet = False, verbose: Verbos
 
 
 @bundle.command()
-def diff(one: Bundle, other: Bundle, json: Json = False) -> None:
+def diff(one: BundlePath, other: BundlePath, json: Json = False) -> None:
     """Say where two bundles differ: ddops, matrix, deployment, model, box, packages, results.
 
     \b
@@ -175,7 +134,7 @@ def diff(one: Bundle, other: Bundle, json: Json = False) -> None:
 
 
 @bundle.command()
-def extract(path: Bundle, out: Into = Path(), json: Json = False, quiet: Quiet = False) -> None:
+def extract(path: BundlePath, out: Into = Path(), json: Json = False, quiet: Quiet = False) -> None:
     """Unpack an archive, if all its hashes are right; `tar --zstd -xf` asks no such questions.
 
     \b
@@ -189,25 +148,6 @@ def extract(path: Bundle, out: Into = Path(), json: Json = False, quiet: Quiet =
     if not made.changed:
         said.say("nothing to change: it lies there already")
     said.result({"folder": str(made.folder), "changed": made.changed}, str(made.folder))
-
-
-def _verdict(seen: Verified) -> str:
-    return (
-        f"{seen.name}: {seen.files} files as packed, "
-        f"the numbers of {seen.derived} of {seen.records} records derived again and equal\n"
-        f"{_signed(seen.signed)}"
-    )
-
-
-def _signed(signed: Sequence[Signed]) -> str:
-    if not signed:
-        return "signed by nobody"
-    return "\n".join(
-        f"signed by {one.by} with {one.key}"
-        if one.by
-        else f"signed with {one.key}; whose that is, a file of `--signers` says"
-        for one in signed
-    )
 
 
 def _screen(seen: Shown) -> RenderableType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,6 +39,7 @@ Override = Annotated[
         "--override", metavar="RULE", help="A rule that must not speak; recorded. Repeatable."
     ),
 ]
+BundlePath = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A `.tar.zst`, or its folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before changing the box.")]

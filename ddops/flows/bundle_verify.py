@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from ddops.bench.metrics import derive
 from ddops.bundle import archive, bag, recheck
@@ -15,12 +15,8 @@ from ddops.bundle.bag import SIGNATURE, Finding
 from ddops.bundle.signature import Signed
 from ddops.errors import BundleError, UsageError
 from ddops.flows import signing
-from ddops.spec.bundle import Level
+from ddops.spec.level import ALONE, LEVELS, Level
 from ddops.spec.record import Metrics, Record
-
-LEVELS: Final[tuple[Level, ...]] = get_args(Level)
-ALONE: Final[Level] = "L3"
-"""The last level that needs nothing but the bundle."""
 
 _BEYOND: Final[Mapping[Level, tuple[Level, ...]]] = {
     "L4": ("L4",),

@@ -11,13 +11,6 @@ from ddops.spec.run import BasedOn
 
 BUNDLE_SCHEMA_VERSION: Final = 2
 
-Level = Literal["L0", "L1", "L2", "L3", "L4", "L5", "L6"]
-"""How much of a bundle is checked; each includes L0 to L3 before it.
-
-L0 structure and schema, L1 hashes, L2 signature, L3 numbers derived again from the requests,
-L4 a box is what the bundle's was, L5 a replay came out alike, L6 a replay gave the same answers.
-"""
-
 
 class BundleInfo(Word):
     """`data/bundle.json`. No date of packing: the same run gives the same bundle."""

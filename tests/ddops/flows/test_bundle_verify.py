@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -12,12 +13,16 @@ import pytest
 
 from ddops.bundle import archive, bag
 from ddops.bundle.recheck import open_bundle
-from ddops.errors import BundleError
-from ddops.flows.bundle import show
-from ddops.flows.bundle_verify import LEVELS, unpacked, verify
+from ddops.cli.app import main
+from ddops.errors import BundleError, CheckError, ClaimsError, UsageError
+from ddops.flows.bundle import create, show
+from ddops.flows.bundle_verify import unpacked, verify
 from ddops.flows.extract import extract
-from ddops.spec.bundle import BUNDLE_SCHEMA_VERSION, Level
+from ddops.spec.bundle import BUNDLE_SCHEMA_VERSION
+from ddops.spec.level import LEVELS, Level
 from tests.checkout import ROOT
+from tests.ddops import records
+from tests.ddops.machine import Machine
 
 GOLDEN = ROOT / "tests/ddops/bundle/golden" / f"schema-{BUNDLE_SCHEMA_VERSION - 1}.tar.zst"
 RECORD = "data/records/ar.c1.r1.json"
@@ -124,3 +129,69 @@ def test_an_archive_is_checked_as_its_folder_is(copy: Path, tmp_path: Path) -> N
     with packed.open("wb") as target:
         archive.pack(files, copy.name, target)
     assert verify(packed).levels == {"L0": "holds", "L1": "holds", "L2": "open", "L3": "fails"}
+
+
+def pinned(folder: Path) -> str:
+    return hashlib.sha256((folder / bag.TAG_MANIFEST).read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def replay(bundle: Path, tmp_path: Path) -> Path:
+    """A bundle of another run that says it repeats `bundle`; it gave the same numbers."""
+    run = records.written(tmp_path / "again" / "results")
+    noted = json.loads((run / "run.json").read_text())
+    noted["based_on"] = {"name": bundle.name, "sha256": pinned(bundle), "drift": []}
+    (run / "run.json").write_text(json.dumps(noted))
+    return create(run).folder
+
+
+def test_a_replay_that_came_out_alike_bears_the_bundle_out(
+    bundle: Path, replay: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["bundle", "verify", str(bundle), "--level", "L6", "--replay", str(replay)]
+    assert main(line) == 0
+    assert "holds: L0, L1, L3, L5, L6" in capsys.readouterr().out
+    assert main([*line, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["levels"]["L6"] == "holds"
+
+
+def test_other_answers_of_a_replay_have_their_own_exit_code(
+    bundle: Path, replay: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def change(record: Any) -> None:
+        record["traces"][0]["text_sha256"] = "0" * 64
+
+    edited(replay, "records/ar.c1.r1.json", change)
+    line = ["bundle", "verify", str(bundle), "--replay", str(replay), "--level"]
+    assert main([*line, "L5"]) == 0
+    assert main([*line, "L6"]) == ClaimsError.exit_code
+    assert f"L6 {RECORD}: 1 of 6 answers are other ones: coding-00" in capsys.readouterr().err
+
+
+def test_a_replay_of_something_else_and_a_damaged_one_prove_nothing(
+    bundle: Path, copy: Path, replay: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["bundle", "verify", str(bundle), "--level", "L5"]
+    assert main([*line, "--replay", str(copy)]) == ClaimsError.exit_code
+    assert "is no replay of" in capsys.readouterr().err
+    (replay / "README.md").unlink()
+    assert main([*line, "--replay", str(replay)]) == BundleError.exit_code
+    assert main(line) == UsageError.exit_code
+    assert f"ddops bundle replay {bundle} --box local" in capsys.readouterr().err
+
+
+def test_a_box_of_another_kind_endangers_claims_by_name(bundle: Path, machine: Machine) -> None:
+    done = machine.ddops("bundle", "verify", str(bundle), "--level", "L4", "--box", "stand")
+    assert done.returncode == CheckError.exit_code
+    assert "L4 data/box-facts.json: system.memory was 8589934592, on the box it is " in done.stderr
+    assert "endangers the speeds of every cell" in done.stderr
+    assert "warning: endangered: C=1: ddtree-b8 is fastest" in done.stderr
+
+
+def test_a_fault_of_the_bundle_comes_before_everything_that_needs_more(
+    copy: Path, replay: Path
+) -> None:
+    (copy / "README.md").write_text("# other\n")
+    for level in ("L4", "L5", "L6"):
+        line = ["bundle", "verify", str(copy), "--level", level, "--replay", str(replay)]
+        assert main(line) == BundleError.exit_code
