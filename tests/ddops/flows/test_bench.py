@@ -98,7 +98,8 @@ def test_the_table_has_a_row_for_every_cell(measured: BenchMachine) -> None:
     assert [row.split()[:3] for row in rows] == [
         [name, concurrency, "1"] for name in ("ar", "ddtree-b8") for concurrency in "12"
     ]
-    assert all(row.rstrip().endswith("ok") for row in rows)
+    # A busy machine wakes the client late, and the row says so.
+    assert all(row.rstrip().removesuffix(", warned").endswith("ok") for row in rows)
 
 
 def test_an_engine_that_dies_in_one_cell_costs_only_that_cell(box: BenchMachine) -> None:
