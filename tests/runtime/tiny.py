@@ -68,7 +68,7 @@ class TinyTarget:
 
     def __init__(self, seed: int = 0) -> None:
         generator = torch.Generator().manual_seed(seed)
-        self.shape = _shape(LAYERS)
+        self.shape = self.held = _shape(LAYERS)
         self.embedding = torch.randn(VOCAB, HIDDEN, generator=generator, dtype=torch.float64)
         self.layers = [_Layer(generator) for _ in range(LAYERS)]
 

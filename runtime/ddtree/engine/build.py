@@ -57,7 +57,7 @@ def _pools(config: EngineConfig, models: Models, slots: int) -> Pools:
         return KvPool(shape, slots, dtype=models.target.dtype, device=models.target.device)
 
     return Pools(
-        target=pool(models.target.shape),
+        target=pool(models.target.held),
         drafter=pool(models.drafter.shape.layers) if models.drafter else None,
         page_size=config.page_size,
     )

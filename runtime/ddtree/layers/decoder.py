@@ -1,4 +1,7 @@
-"""One decoder layer: attention, then the feed-forward, each behind its norm and added back."""
+"""One decoder layer: attention, then the feed-forward, each behind its norm and added back.
+
+Where ranks share the layer, each has a part of either sum; what is added to counts once.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from ddtree.layers.mlp import GatedMlp
 from ddtree.layers.norm import RmsNorm
 from ddtree.layers.rotary import Angles
 from ddtree.ops.tree_attention import AttentionPlan
+from ddtree.parallel.group import ALONE, Group
 
 
 class DecoderLayer(nn.Module):
@@ -21,12 +25,14 @@ class DecoderLayer(nn.Module):
         attention: Attention | LatentAttention,
         mlp_norm: RmsNorm,
         mlp: GatedMlp | SparseMlp,
+        group: Group = ALONE,
     ) -> None:
         super().__init__()
         self.attention_norm = attention_norm
         self.attention = attention
         self.mlp_norm = mlp_norm
         self.mlp = mlp
+        self.group = group
 
     def forward(
         self,
@@ -35,6 +41,8 @@ class DecoderLayer(nn.Module):
         kv: tuple[torch.Tensor, ...],
         plan: AttentionPlan,
     ) -> torch.Tensor:
-        x = self.attention(self.attention_norm(x), x, angles, kv, plan)
-        out: torch.Tensor = self.mlp(self.mlp_norm(x), x)
-        return out
+        group = self.group
+        x = group.all_reduce(
+            self.attention(self.attention_norm(x), group.first(x), angles, kv, plan)
+        )
+        return group.all_reduce(self.mlp(self.mlp_norm(x), group.first(x)))

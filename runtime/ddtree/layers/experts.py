@@ -6,14 +6,15 @@ import torch
 from torch import nn
 
 from ddtree.layers.mlp import GatedMlp
-from ddtree.layers.routing import SigmoidRouter, SoftmaxRouter
+from ddtree.layers.routing import Choice, SigmoidRouter, SoftmaxRouter
 from ddtree.ops.experts import expert_mlp
 
 
 class SparseMlp(nn.Module):
     """`gate_up` [E, 2 F, H] stacks an expert's gate and up rows; `down` [E, H, F].
 
-    Every token passes through `shared`, where there is one.
+    Every token passes through `shared`, where there is one. `held`: which of the router's experts
+    these are, where other ranks have the others; None: all of them.
     """
 
     def __init__(
@@ -22,16 +23,27 @@ class SparseMlp(nn.Module):
         gate_up: torch.Tensor,
         down: torch.Tensor,
         shared: GatedMlp | None,
+        held: range | None = None,
     ) -> None:
         super().__init__()
         self.router = router
         self.gate_up = gate_up
         self.down = down
         self.shared = shared
+        self.held = held
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
         """[..., H] -> [..., H], plus `residual`."""
         chosen, weights = self.router(x)
+        if self.held is not None:
+            chosen, weights = self._own(chosen, weights, self.held)
         if self.shared is not None:
             residual = self.shared(x, residual)
         return expert_mlp(x, (self.gate_up, self.down), chosen, weights, residual)
+
+    @staticmethod
+    def _own(chosen: torch.Tensor, weights: torch.Tensor, held: range) -> Choice:
+        """The router's choice among `held` alone: another rank's expert weighs nothing here."""
+        own = chosen - held.start
+        elsewhere = (own < 0) | (own >= len(held))
+        return own.masked_fill(elsewhere, 0), weights.masked_fill(elsewhere, 0.0)

@@ -17,17 +17,24 @@ from ddtree.layers.mlp import GatedMlp
 from ddtree.layers.norm import RmsNorm
 from ddtree.layers.routing import SigmoidRouter, SoftmaxRouter
 from ddtree.models import weights as names
+from ddtree.models.split import UNSPLIT, Share, Split
 from ddtree.models.weights import Weights, layer_name, take
 
 LATENT_EPS = 1e-6  # the norms inside latent attention do not ask the config
 
 
 class Assembler:
-    """Reads from `weights`; what it builds has the dtype and the device of `like`."""
+    """Reads from `weights`; what it builds has the dtype and the device of `like`.
 
-    def __init__(self, weights: Weights, shape: ModelShape, like: torch.Tensor) -> None:
-        self.weights = weights
-        self.shape = shape
+    `shape` and `weights` are the whole model's; what is built is this rank's share of it.
+    """
+
+    def __init__(
+        self, weights: Weights, shape: ModelShape, like: torch.Tensor, split: Split = UNSPLIT
+    ) -> None:
+        self.weights = Share(weights, shape, split)
+        self.shape = split.held(shape)
+        self.split = split
         self.like = like
 
     def linear(self, *tensors: str) -> Linear:
@@ -43,6 +50,7 @@ class Assembler:
             self.attention(index) if latent is None else self.latent_attention(index, latent),
             self.norm(*part(names.MLP_NORM)),
             self.feed_forward(index),
+            self.split.group,
         )
 
     def attention(self, index: int) -> Attention:
@@ -85,9 +93,13 @@ class Assembler:
         experts = self.shape.experts
         if experts is None or index in experts.dense_layers:
             return self.gated(index)
-        gate_up, down = (self.stacked(index, tensors) for tensors in (names.GATE_UP, names.DOWN))
+        held = self.split.experts(experts)
+        gate_up, down = (
+            self.stacked(index, held, tensors) for tensors in (names.GATE_UP, names.DOWN)
+        )
         shared = self.gated(index, shared=True) if experts.shared_size else None
-        return SparseMlp(self.router(index, experts), gate_up, down, shared)
+        router = self.router(index, experts)
+        return SparseMlp(router, gate_up, down, shared, held if len(held) < experts.count else None)
 
     def gated(self, index: int, *, shared: bool = False) -> GatedMlp:
         named = names.shared_name if shared else str
@@ -106,17 +118,15 @@ class Assembler:
             Linear(take(self.weights, gate, exact)), correction, experts, experts.sigmoid
         )
 
-    def stacked(self, index: int, tensors: tuple[str, ...]) -> torch.Tensor:
+    def stacked(self, index: int, experts: range, tensors: tuple[str, ...]) -> torch.Tensor:
         """[experts, out, in], filled one expert at a time."""
-        assert self.shape.experts is not None
         whole: torch.Tensor | None = None
-        count = self.shape.experts.count
-        for i in range(count):
+        for i in experts:
             one = tuple(names.expert_name(i, tensor) for tensor in tensors)
             rows = take(self.weights, part_of(index, one), self.like)
             if whole is None:
-                whole = rows.new_empty(count, *rows.shape)
-            whole[i] = rows
+                whole = rows.new_empty(len(experts), *rows.shape)
+            whole[i - experts.start] = rows
         assert whole is not None
         return whole
 

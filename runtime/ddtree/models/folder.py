@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -10,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from ddtree.models.errors import ModelError
 from ddtree.models.folder_json import read_json
 from ddtree.models.packed import PER_WORD, dequantise, fits
+from ddtree.models.weights import Part
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -20,10 +22,15 @@ PACKED, SHAPE = "_packed", "_shape"
 
 
 class FolderWeights:
-    """The tensors of all shards. Opening reads the headers only; int8 and INT4 become floats."""
+    """The tensors of all shards. Opening reads the headers only; int8 and INT4 become floats.
+
+    Shards stay mapped, so that a part of a tensor costs its own pages alone, and ranks that read
+    the same shard read it from the disk once. Any number of threads may read.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._files: dict[Path, Any] = {}  # of `safe_open`, which is not typed
         self._at: dict[str, tuple[Path, str]] = {}  # our name -> shard, the shard's name
         self._stored: dict[str, tuple[int, ...]] = {}
         for shard in shards(path):
@@ -31,9 +38,12 @@ class FolderWeights:
         self.shapes = self._whole_shapes()
 
     def read(self, name: str) -> torch.Tensor:
+        return self.read_part(name, None)
+
+    def read_part(self, name: str, part: Part | None) -> torch.Tensor:
         if name not in self._at:
-            return self._unpacked(name)
-        tensor, (shard, stored) = self._get(name), self._at[name]
+            return self._unpacked(name, part)
+        tensor, (shard, stored) = self._get(name, part), self._at[name]
         scaled = name + SCALE in self._at
         if tensor.is_floating_point() and not scaled:
             return tensor
@@ -42,34 +52,48 @@ class FolderWeights:
             raise ModelError(shard, f"tensor {stored} is {kind}, not a float or int8 one")
         if not scaled:
             raise ModelError(shard, f"int8 tensor {name} has no {name + SCALE}")
-        return tensor.float() * self._get(name + SCALE).float().unsqueeze(1)
+        rows = part if part is not None and part.dim == 0 else None
+        scale = self._get(name + SCALE, rows)  # one a row
+        return tensor.float() * scale.float().unsqueeze(1)
 
-    def _unpacked(self, name: str) -> torch.Tensor:
-        words, scale = self._get(name + PACKED), self._get(name + SCALE)
-        said, shape = self._get(name + SHAPE).tolist(), list(self.shapes[name])
-        shard, stored = self._at[name + PACKED]
+    def _unpacked(self, name: str, part: Part | None) -> torch.Tensor:
+        shape, (shard, stored) = list(self.shapes[name]), self._at[name + PACKED]
+        said = self._get(name + SHAPE).tolist()
         if said != shape:
             raise ModelError(shard, f"tensor {stored} unpacks to {shape}, its shape says {said}")
-        if not fits(words, scale):
+        words, scale = part, part
+        if part is not None and part.dim == 1:
+            groups = self._stored[name + SCALE][-1]
+            if shape[1] % groups or part.begin % (size := shape[1] // groups) or part.end % size:
+                what = f"columns {part.begin} to {part.end} cut a group of scales in two"
+                raise ModelError(shard, f"tensor {stored}: {what}", hint="choose fewer ranks")
+            words, scale = part.divided(PER_WORD), part.divided(size)
+        packed, factors = self._get(name + PACKED, words), self._get(name + SCALE, scale)
+        if not fits(packed, factors):
             raise ModelError(shard, f"tensor {stored} is not INT4 with a scale a group of columns")
-        return dequantise(words, scale)
+        return dequantise(packed, factors)
 
-    def _get(self, name: str) -> torch.Tensor:
+    def _get(self, name: str, part: Part | None = None) -> torch.Tensor:
         shard, stored = self._at[name]
         try:
-            with safe_open(shard, framework="pt") as file:
-                tensor: torch.Tensor = file.get_tensor(stored)
+            file = self._files[shard]
+            if part is None:
+                whole: torch.Tensor = file.get_tensor(stored)
+                return whole
+            wanted = (slice(None),) * part.dim + (slice(part.begin, part.end),)
+            found: torch.Tensor = file.get_slice(stored)[wanted]
         except (SafetensorError, OSError) as error:
             raise ModelError(shard, f"tensor {stored} cannot be read: {error}") from error
-        return tensor
+        return found.contiguous()
 
     def _index(self, shard: Path) -> None:
         try:
-            with safe_open(shard, framework="pt") as file:
-                for stored in sorted(file.keys()):
-                    name = our_name(stored)
-                    self._at[name] = (shard, stored)
-                    self._stored[name] = tuple(file.get_slice(stored).get_shape())
+            self._files[shard] = safe_open(shard, framework="pt")
+            file = self._files[shard]
+            for stored in sorted(file.keys()):
+                name = our_name(stored)
+                self._at[name] = (shard, stored)
+                self._stored[name] = tuple(file.get_slice(stored).get_shape())
         except FileNotFoundError as error:
             raise ModelError(shard, "is missing", hint="download the checkpoint again") from error
         except (SafetensorError, OSError) as error:

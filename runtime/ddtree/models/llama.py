@@ -11,6 +11,8 @@ from ddtree.config import ModelShape
 from ddtree.layers.linear import Linear
 from ddtree.layers.rotary import rotary_of
 from ddtree.models.assemble import Assembler
+from ddtree.models.build import build_all
+from ddtree.models.split import UNSPLIT, Split, check_divides
 from ddtree.models.target import TargetOutput
 from ddtree.models.weights import (
     EMBEDDING,
@@ -26,19 +28,30 @@ from ddtree.ops.tree_attention import AttentionPlan
 
 
 class Llama(nn.Module):
-    """Built by `models.load.load_target`; satisfies `models.target.Target`."""
+    """Built by `models.load.load_target`; satisfies `models.target.Target`.
 
-    def __init__(self, shape: ModelShape, weights: Weights, like: torch.Tensor) -> None:
-        """`like` gives dtype and device. Raises ModelError when `weights` do not fit `shape`."""
+    One rank's share of the layers, and of the vocabulary's rows; hidden states are whole.
+    """
+
+    def __init__(
+        self, shape: ModelShape, weights: Weights, like: torch.Tensor, split: Split = UNSPLIT
+    ) -> None:
+        """`like` gives dtype and device.
+
+        Raises ModelError when `weights` do not fit `shape`, or `shape` does not divide.
+        """
         super().__init__()
         check_shapes(weights, target_shapes(shape))
-        build = Assembler(weights, shape, like)
+        check_divides(weights.path, shape, split)
+        build = Assembler(weights, shape, like, split)
         self.shape = shape
+        self.held = build.shape
+        self.group = split.group
         self.dtype = like.dtype
         self.device = like.device
-        self.embedding = take(weights, (EMBEDDING,), like)  # [V, H]
+        self.embedding = take(build.weights, (EMBEDDING,), like)  # [V / ranks, H]
         self.rotary = rotary_of(shape, like.device)
-        self.layers = nn.ModuleList(build.layer(i) for i in range(shape.num_layers))
+        self.layers = nn.ModuleList(build_all(build.layer, shape.num_layers))
         self.norm = build.norm(NORM)
         self.head = Linear(self.embedding) if shape.tied_embeddings else build.linear(HEAD)
 
@@ -61,11 +74,16 @@ class Llama(nn.Module):
         return TargetOutput(hidden=self.norm(x), features=joined)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        scores: torch.Tensor = self.head(hidden)
-        return scores.float()
+        return self.group.all_gather(self.head(hidden)).float()
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
-        return functional.embedding(tokens, self.embedding)
+        if self.group.size == 1:
+            return functional.embedding(tokens, self.embedding)
+        rows = len(self.embedding)
+        own = tokens - self.group.rank * rows
+        elsewhere = (own < 0) | (own >= rows)
+        found = functional.embedding(own.masked_fill(elsewhere, 0), self.embedding)
+        return self.group.all_reduce(found.masked_fill(elsewhere.unsqueeze(-1), 0.0))
 
 
 def target_shapes(shape: ModelShape) -> Shapes:

@@ -24,6 +24,10 @@ class Target(Protocol):
     @property
     def shape(self) -> ModelShape: ...
     @property
+    def held(self) -> ModelShape:
+        """What of `shape` this rank holds, its cache included."""
+
+    @property
     def dtype(self) -> torch.dtype: ...
     @property
     def device(self) -> torch.device: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -54,6 +54,26 @@ class Weights(Protocol):
     def shapes(self) -> Mapping[str, tuple[int, ...]]: ...
     def read(self, name: str) -> torch.Tensor:
         """In whatever float type it is stored as. Raises ModelError."""
+
+
+class Part(NamedTuple):
+    """Rows (`dim` 0) or columns (1) begin .. end - 1 of a tensor."""
+
+    dim: int
+    begin: int
+    end: int
+
+    def divided(self, by: int) -> Part:
+        """The same of a tensor that has one entry for `by` of this one's."""
+        return Part(self.dim, self.begin // by, self.end // by)
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """Weights that can read a part of a tensor without the rest of it."""
+
+    def read_part(self, name: str, part: Part | None) -> torch.Tensor:
+        """Contiguous; None: all of it. Raises ModelError."""
 
 
 @dataclass(frozen=True)
@@ -133,22 +153,28 @@ def _gated_shapes(hidden: int, inner: int) -> Shapes:
 
 
 def check_shapes(weights: Weights, wanted: Shapes) -> None:
-    """Raise ModelError unless the checkpoint has exactly these tensors with these shapes."""
+    """Raise ModelError unless the checkpoint has exactly these tensors with these shapes.
+
+    The error names whatever is wrong, of each kind the first few; no weight is read for it.
+    """
     found = weights.shapes
-    if missing := sorted(wanted.keys() - found.keys()):
-        raise ModelError(weights.path, f"lacks {_list(missing)}")
-    for name, shape in wanted.items():
-        if tuple(found[name]) != shape:
-            raise ModelError(
-                weights.path, f"tensor {name} is {_times(found[name])}, not {_times(shape)}"
-            )
+    missing = sorted(wanted.keys() - found.keys())
     extra = sorted(n for n in found.keys() - wanted.keys() if not _ignored(n))
+    wrong = [
+        f"tensor {name} is {_times(found[name])}, not {_times(shape)}"
+        for name, shape in wanted.items()
+        if name in found and tuple(found[name]) != shape
+    ]
+    said = [f"lacks {_list(missing)}"] if missing else []
+    said += wrong[:NAMED]
+    if len(wrong) > NAMED:
+        said.append(f"{len(wrong) - NAMED} more have another shape")
+    hint = None
     if extra:
-        raise ModelError(
-            weights.path,
-            f"holds {_list(extra)}, which this engine has no place for",
-            hint="the model is of a variant that is not supported",
-        )
+        said.append(f"holds {_list(extra)}, which this engine has no place for")
+        hint = "the model is of a variant that is not supported"
+    if said:
+        raise ModelError(weights.path, "; ".join(said), hint=hint)
 
 
 def _ignored(name: str) -> bool:

@@ -30,6 +30,7 @@ def to_stderr() -> None:
     handler.setFormatter(_OneLine())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     _logger.setLevel(logging.INFO)
+    logging.getLogger("ddtree.models").setLevel(logging.INFO)  # how far loading has come
 
 
 class _OneLine(logging.Formatter):
