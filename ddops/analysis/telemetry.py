@@ -33,9 +33,10 @@ from ddops.analysis.samples import (
     rise,
     unwrapped,
 )
+from ddops.spec.deployment import Deployment
 from ddops.spec.telemetry import (
     THROTTLES,
-    Course,
+    Curve,
     Fault,
     GpuRow,
     GpuUse,
@@ -52,7 +53,7 @@ _SHORTEST_PART_S: Final = 0.2  # two samples
 class Serving:
     """What the samples are held against."""
 
-    tokens: int  # that the window brought
+    tokens: float  # that the window brought
     expected: int  # GPUs that the box has
     used: int  # of them, those that the service runs on
 
@@ -81,8 +82,14 @@ def telemetry(text: str, window: Window, serving: Serving) -> Telemetry:
         j_per_token=round(energy / serving.tokens, 6) if energy and serving.tokens else None,
         faults=faults,
         missing=dict(samples.head.why),
-        course=_course(samples, span, own),
+        curve=_curve(samples, span, own),
     )
+
+
+def use(deployment: Deployment, gpus: int) -> int:
+    """GPUs that a deployment is spread over, of those that a box has, as an inventory means it."""
+    every = min(gpus, 1) if deployment.engine == "ddtree" else gpus
+    return min(deployment.gpus or every, gpus)
 
 
 def absent(why: str) -> Telemetry:
@@ -98,7 +105,7 @@ def absent(why: str) -> Telemetry:
         j_per_token=None,
         faults=(Fault(kind="no-samples", detail=why),),
         missing={},
-        course=None,
+        curve=None,
     )
 
 
@@ -211,7 +218,7 @@ def _service(samples: Samples) -> Series:
     return rising
 
 
-def _course(samples: Samples, span: _Span, own: Sequence[int]) -> Course | None:
+def _curve(samples: Samples, span: _Span, own: Sequence[int]) -> Curve | None:
     if span.length <= 0:
         return None
     parts = max(1, min(_PARTS, math.floor(span.length / _SHORTEST_PART_S)))
@@ -224,7 +231,7 @@ def _course(samples: Samples, span: _Span, own: Sequence[int]) -> Course | None:
     def mean_of(total: float | None, divided_by: float = 1.0) -> float | None:
         return None if total is None else round(total / divided_by / step, 2)
 
-    return Course(
+    return Curve(
         step_s=round(step, 4),
         watts=tuple(mean_of(_sum([integral(p, t, t + step) for p in powers])) for t in edges)
         if powers

@@ -45,6 +45,7 @@ class Heard:
 class Window:
     traces: tuple[Trace, ...]
     texts: tuple[str, ...]  # of the same requests; they leave the memory with this value
+    opened: float  # on the monotonic clock
     length_s: float
     client_lag_s: Spread | None
     client_cores: float  # of the busiest process
@@ -96,6 +97,7 @@ def window(parts: Sequence[Heard]) -> Window:
     return Window(
         traces=traces,
         texts=tuple(transcript.text for transcript in heard),
+        opened=opened,
         length_s=max((t.sent + t.last for t in traces if t.last is not None), default=0.0),
         client_lag_s=spread([lag for part in parts for lag in part.lags]),
         client_cores=max((part.cores for part in parts), default=0.0),

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from ddops import __version__
+from ddops.analysis.telemetry import Serving, use
 from ddops.bench import overhead
 from ddops.bench.client import Target
 from ddops.bench.counters import speculation
 from ddops.bench.failure import Seen, failure_of, not_ready
 from ddops.bench.measure import Measured, Work, measure
-from ddops.bench.metrics import completion_tokens, derive
+from ddops.bench.metrics import completion_tokens, derive, span
 from ddops.bench.prompts import PromptSet, questions, warm_up
 from ddops.bench.quality import alone, garbage, lossless
 from ddops.errors import ServiceError
 from ddops.facts import busy
 from ddops.flows.service import Served
 from ddops.flows.site import Site
+from ddops.flows.telemetry import Beside, orders_of, sampled
 from ddops.flows.voice import Voice
 from ddops.host.base import Host
 from ddops.spec.deployment import Deployment
 from ddops.spec.matrix import Cell, Matrix
 from ddops.spec.record import EngineSeen, Failure, Gate, Metrics, Record, Trace
+from ddops.spec.telemetry import Telemetry
 
 LOG_LINES = 200
 _LOOK_S = 0.5
@@ -41,6 +45,8 @@ class Course:
     facts_sha256: str
     commit: str | None
     command: tuple[str, ...]
+    folder: Path  # of the run
+    gpus: int  # that the box has
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,7 @@ class Outcome:
     metrics: Metrics | None = None
     gates: tuple[Gate, ...] = ()
     failure: Failure | None = None
+    telemetry: Telemetry | None = None
 
 
 def run_cell(
@@ -77,7 +84,9 @@ def run_cell(
     """`baseline`: traces of the autoregressive cell, None without a good record of it."""
     started_at = now()
     busy_cores = _busy_cores(course.site.host, voice)
-    measured = _measure(course, stage, cell, voice)
+    orders = orders_of(course.site, stage.served.pid, course.matrix.timeout_s)
+    with sampled(course.site, cell.id, orders, voice) as beside:
+        measured = _measure(course, stage, cell, voice)
     window = measured.window
     metrics = derive(
         window.traces,
@@ -98,6 +107,8 @@ def run_cell(
         gates=() if failure else _gates(course, stage, cell, measured, baseline),
         failure=failure,
     )
+    told = _telemetry(course, outcome, beside, f"{cell.id}.{_digits(started_at)}")
+    outcome = replace(outcome, telemetry=told)
     return record(course, cell, outcome)
 
 
@@ -143,6 +154,7 @@ def record(course: Course, cell: Cell, outcome: Outcome) -> Record:
         metrics=outcome.metrics,
         gates=outcome.gates,
         failure=outcome.failure,
+        telemetry=outcome.telemetry,
         command=course.command,
     )
 
@@ -179,6 +191,26 @@ def _measure(course: Course, stage: Stage, cell: Cell, voice: Voice) -> Measured
             progress(ended, total)
 
         return measure(stage.target, work, answered)
+
+
+def _telemetry(course: Course, outcome: Outcome, beside: Beside, name: str) -> Telemetry:
+    """Over the part of the window that the metrics are of."""
+    assert outcome.measured is not None and outcome.metrics is not None
+    window, metrics = outcome.measured.window, outcome.metrics
+    within = span(window.traces, window.length_s, course.matrix.load)
+    serving = Serving(
+        tokens=metrics.output_tok_s * metrics.duration_s,
+        expected=course.gpus,
+        used=use(outcome.deployment, course.gpus),
+    )
+    opened = window.opened + max(0.0, within.opens)
+    told = beside.over(opened, within.length_s, serving)
+    return told.model_copy(update={"samples": beside.keep(course.folder, name)})
+
+
+def _digits(moment: str) -> str:
+    """`2026-11-30T01:02:03+00:00` in a file's name."""
+    return "".join(filter(str.isdigit, moment.partition("+")[0]))
 
 
 def _failure(course: Course, stage: Stage, measured: Measured, metrics: Metrics) -> Failure | None:

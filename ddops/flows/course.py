@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -25,7 +25,7 @@ from ddops.flows.voice import Voice
 from ddops.spec.deployment import Deployment
 from ddops.spec.matrix import Matrix, Variant
 from ddops.spec.record import EngineSeen
-from ddops.spec.run import PromptsSeen, Run, Session
+from ddops.spec.run import BasedOn, PromptsSeen, Run, Session
 from ddops.spec.run import Served as ServedNote
 
 
@@ -37,6 +37,7 @@ class Wanted:
     prompts: PromptSet
     base: Deployment  # as deployed; variants change its decoding
     journal: Journal
+    based_on: BasedOn | None = field(default=None, kw_only=True)  # the bundle that is repeated
 
 
 def begin(site: Site, wanted: Wanted, command: tuple[str, ...]) -> Course:
@@ -66,12 +67,22 @@ def begin(site: Site, wanted: Wanted, command: tuple[str, ...]) -> Course:
             ),
             sessions=(*(before.sessions if before else ()), session),
             served=before.served if before else {},
+            based_on=wanted.based_on,
         )
     )
     if not _left_behind(site, journal.folder.parent):
         running = seen.service.state == "running"
         journal.keep_found(Found(box=site.box.name, deployment=wanted.base, running=running))
-    return Course(site, wanted.matrix, prompts, digest, measured_by, command)
+    return Course(
+        site,
+        wanted.matrix,
+        prompts,
+        digest,
+        measured_by,
+        command,
+        folder=journal.folder,
+        gpus=len(seen.gpus),
+    )
 
 
 def staged(

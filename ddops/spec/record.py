@@ -16,6 +16,7 @@ from ddops.spec.chunks import Chunk as Chunk
 from ddops.spec.chunks import Chunks, said
 from ddops.spec.deployment import Deployment
 from ddops.spec.matrix import Cell, Load
+from ddops.spec.telemetry import Telemetry
 
 SCHEMA_VERSION = 1
 
@@ -152,6 +153,7 @@ class Record(Word):
     metrics: Metrics | None
     gates: tuple[Gate, ...]
     failure: Failure | None
+    telemetry: Telemetry | None = None
     command: tuple[str, ...] = Field(min_length=1)  # the ddops command line that made it
 
     @property

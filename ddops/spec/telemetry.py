@@ -118,7 +118,7 @@ class HostUse(Word):
     energy_j: float | None  # of all CPU packages
 
 
-class Course(Word):
+class Curve(Word):
     """Means over equal parts of the window, to be drawn."""
 
     step_s: float
@@ -138,7 +138,8 @@ class Telemetry(Word):
     j_per_token: float | None
     faults: tuple[Fault, ...]
     missing: dict[str, str]  # what could not be read, and the reason
-    course: Course | None
+    curve: Curve | None
+    samples: str | None = None  # their file, seen from the folder of the run
 
     @property
     def energy_of(self) -> Literal["gpus", "packages"] | None:

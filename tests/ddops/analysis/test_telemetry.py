@@ -157,8 +157,8 @@ def test_without_gpus_energy_is_that_of_the_cpu_packages() -> None:
 def test_a_package_that_wraps_goes_on_counting() -> None:
     """It does so 2 s after the beginning: the sum above would else be far below zero."""
     told = of(sampled.text(gpus=0, packages=True), serving=NONE)
-    assert told.course is not None
-    assert set(told.course.package_watts) == {50.0}
+    assert told.curve is not None
+    assert set(told.curve.package_watts) == {50.0}
 
 
 def test_a_package_that_begins_from_nowhere_is_no_wrap() -> None:
@@ -212,13 +212,13 @@ def test_what_a_driver_does_not_tell_stays_open() -> None:
     assert gpu.energy_j == 4000.0
 
 
-def test_the_course_of_a_window_is_its_power_over_time() -> None:
-    course = of(sampled.text(watts=sampled.ramp)).course
-    assert course is not None
-    assert (len(course.watts), course.step_s) == (50, 0.2)
-    assert course.watts[0] == pytest.approx(1.0)
-    assert course.watts[-1] == pytest.approx(99.0)
-    assert set(course.cores) == {1.5}
+def test_the_curve_of_a_window_is_its_power_over_time() -> None:
+    curve = of(sampled.text(watts=sampled.ramp)).curve
+    assert curve is not None
+    assert (len(curve.watts), curve.step_s) == (50, 0.2)
+    assert curve.watts[0] == pytest.approx(1.0)
+    assert curve.watts[-1] == pytest.approx(99.0)
+    assert set(curve.cores) == {1.5}
 
 
 def test_a_file_that_was_cut_off_tells_what_is_whole() -> None:
@@ -243,4 +243,4 @@ def test_an_empty_file_is_told_as_such(text: str) -> None:
 
 def test_a_window_of_no_length_has_no_power() -> None:
     told = of(sampled.text(), WINDOW.model_copy(update={"length_s": 0.0}))
-    assert (told.energy_j, told.gpus[0].mean_w, told.course) == (None, None, None)
+    assert (told.energy_j, told.gpus[0].mean_w, told.curve) == (None, None, None)
