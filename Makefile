@@ -9,7 +9,7 @@ RUNTIME := $(VENV)/.runtime-$(SUM)
 DEV := $(VENV)/.dev-$(SUM)
 TORCH := torch==2.13.0
 # What the tests use from outside Python; installed when root and missing.
-APT := aria2 chromium fonts-dejavu-core git iproute2 mmdebstrap openssh-client python3-venv systemd-container
+APT := aria2 bubblewrap chromium fonts-dejavu-core git iproute2 mmdebstrap openssh-client python3-venv systemd-container
 # A file is one worker's: what it shares between its tests is made once. Real links, clocks and processes are in it,
 # so what fails is run once more; the last line counts these reruns, and a line each names them.
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile --reruns 1

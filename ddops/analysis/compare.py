@@ -54,6 +54,7 @@ def baseline(record: Record, records: Sequence[Record]) -> Record | None:
             and other.box == record.box
             and other.cell.pace == record.cell.pace
             and other.cell.repeat == record.cell.repeat
+            and not other.cell.again
         ),
         None,
     )
@@ -72,6 +73,8 @@ def speedup(record: Record, base: Record) -> Speedup | None:
 def verdict(record: Record) -> str:
     if record.failure is not None:
         return f"failed: {record.failure.kind}"
+    if not record.gates:
+        return "invalid: no gate"
     red = [gate.name for gate in record.gates if not gate.green]
     return f"invalid: {', '.join(red)}" if red else "ok"
 

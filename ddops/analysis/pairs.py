@@ -136,7 +136,7 @@ def _repeats(side: Evidence, name: str, pace: Pace) -> dict[int, Record]:
     own = [
         record
         for record in side.records.values()
-        if (record.cell.variant.name, record.cell.pace) == (name, pace)
+        if (record.cell.variant.name, record.cell.pace) == (name, pace) and not record.cell.again
     ]
     return {record.cell.repeat: record for record in sorted(own, key=lambda r: r.cell.repeat)}
 

@@ -85,7 +85,9 @@ def user_tok_s(metrics: Metrics) -> float | None:
 
 
 def _group(matrix: Matrix, variant: Variant, pace: Pace, records: Sequence[Record]) -> Group:
-    own = [r for r in records if (r.cell.variant, r.cell.pace) == (variant, pace)]
+    """Without the last look at the first cell: that is no repeat, it comes after all others."""
+    every = (r for r in records if not r.cell.again)
+    own = [r for r in every if (r.cell.variant, r.cell.pace) == (variant, pace)]
     own.sort(key=lambda record: record.cell.repeat)
     return Group(variant, pace, matrix.repeats, tuple(own))
 

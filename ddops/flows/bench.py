@@ -19,6 +19,7 @@ from ddops.errors import BenchError, ServiceError, UsageError
 from ddops.facts.look import look
 from ddops.flows.advise import advised, ask
 from ddops.flows.cell import Course, Stage, now, refused, run_cell
+from ddops.flows.coding import problems
 from ddops.flows.course import Wanted, begin, staged, terminable
 from ddops.flows.course import restore as restore
 from ddops.flows.earlier import speeds
@@ -62,14 +63,22 @@ def load_matrix(wanted: str | None) -> Matrix:
     return read(shipped if shipped.is_file() else Path(wanted or DEFAULT), Grid).matrix()
 
 
-def plan(site: Site, matrix: Matrix, out: Path, patterns: Sequence[str] = ()) -> Plan:
-    base = current(site.host, site.box)
+def plan(
+    site: Site,
+    matrix: Matrix,
+    out: Path,
+    patterns: Sequence[str] = (),
+    base: Deployment | None = None,
+) -> Plan:
+    """`base`: what the variants change; None: what is deployed."""
+    base = base or current(site.host, site.box)
     if base is None:
         raise BenchError(
             f"nothing is deployed on box `{site.box.name}`", hint=f"`ddops deploy {site.box.name}`"
         )
     for variant in matrix.variants:
         expand.configured(base, variant)
+    problems(matrix)
     cells = expand.chosen(expand.cells(matrix), patterns)
     journal = Journal.of(out, matrix)
     missing = tuple(cell for cell in cells if journal.record(cell) is None)
@@ -97,11 +106,19 @@ def warnings(planned: Plan, site: Site) -> list[str]:
     return [*found, *planned.broken]
 
 
-def bench(site: Site, planned: Plan, command: tuple[str, ...], voice: Voice) -> Benched:
+def bench(
+    site: Site,
+    planned: Plan,
+    command: tuple[str, ...],
+    voice: Voice,
+    *,
+    home: Site | None = None,
+) -> Benched:
     """Measure what is missing; the good record of every cell, or its last failure.
 
     The caller holds the box's lock. The box serves what it served before, however this ends;
-    only after a `kill -9` it does not, and then the next run or `restore` sees to it.
+    only after a `kill -9` it does not, and then the next run or `restore` sees to it. `home`: the
+    box as it is put back, where it is measured in another environment.
     """
     journal = planned.journal
     with journal.locked(), terminable():
@@ -110,7 +127,7 @@ def bench(site: Site, planned: Plan, command: tuple[str, ...], voice: Voice) -> 
                 _walk(site, planned, begin(site, planned, command), voice)
                 environment(load(journal.folder), site.host)
         finally:
-            restore(site, journal.folder.parent, voice)
+            restore(home or site, journal.folder.parent, voice)
         latest = [journal.latest(cell) for cell in planned.cells]
     return Benched(journal.folder, tuple(record for record in latest if record is not None))
 

@@ -12,6 +12,7 @@ from ddops import __version__
 from ddops.analysis.telemetry import Serving, use
 from ddops.bench import overhead
 from ddops.bench.client import Target
+from ddops.bench.coding import gates as coding_gates
 from ddops.bench.counters import speculation
 from ddops.bench.failure import Seen, failure_of, not_ready
 from ddops.bench.measure import Measured, Work, measure
@@ -20,6 +21,7 @@ from ddops.bench.prompts import PromptSet, questions, warm_up
 from ddops.bench.quality import alone, garbage, lossless
 from ddops.errors import ServiceError
 from ddops.facts import busy
+from ddops.flows.coding import coding
 from ddops.flows.service import Served
 from ddops.flows.site import Site
 from ddops.flows.telemetry import Beside, orders_of, sampled
@@ -27,7 +29,7 @@ from ddops.flows.voice import Voice
 from ddops.host.base import Host
 from ddops.spec.deployment import Deployment
 from ddops.spec.matrix import Cell, Matrix
-from ddops.spec.record import EngineSeen, Failure, Gate, Metrics, Record, Trace
+from ddops.spec.record import Coding, EngineSeen, Failure, Gate, Metrics, Record, Trace
 from ddops.spec.telemetry import Telemetry
 
 LOG_LINES = 200
@@ -74,6 +76,7 @@ class Outcome:
     measured: Measured | None = None
     metrics: Metrics | None = None
     gates: tuple[Gate, ...] = ()
+    coding: Coding | None = None
     failure: Failure | None = None
     telemetry: Telemetry | None = None
 
@@ -96,6 +99,8 @@ def run_cell(
         course.matrix.load,
     )
     failure = _failure(course, stage, measured, metrics)
+    asked = None if failure else course.matrix.coding
+    solved = coding(stage.target, asked, cell.concurrency, voice) if asked else None
     outcome = Outcome(
         started_at=started_at,
         deployment=stage.served.deployment,
@@ -104,7 +109,13 @@ def run_cell(
         busy_cores=busy_cores,
         measured=measured,
         metrics=metrics,
-        gates=() if failure else _gates(course, stage, cell, measured, baseline),
+        gates=()
+        if failure
+        else (
+            *_gates(course, stage, cell, measured, baseline),
+            *(coding_gates(solved, asked) if solved and asked else ()),
+        ),
+        coding=solved,
         failure=failure,
     )
     told = _telemetry(course, outcome, beside, f"{cell.id}.{_digits(started_at)}")
@@ -153,6 +164,7 @@ def record(course: Course, cell: Cell, outcome: Outcome) -> Record:
         counters_after=measured.counters_after if measured else {},
         metrics=outcome.metrics,
         gates=outcome.gates,
+        coding=outcome.coding,
         failure=outcome.failure,
         telemetry=outcome.telemetry,
         command=course.command,

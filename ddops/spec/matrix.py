@@ -82,6 +82,15 @@ class Load(Word):
     slo: Slo | None = Field(default=None, exclude_if=is_none)
 
 
+class CodingAsked(Word):
+    """Problems that every cell is given after its window, to see whether it still can."""
+
+    problems: str = "five"  # a shipped set by name, or the path of a file in HumanEval's shape
+    first: int | None = Field(default=None, ge=1)  # so many of them; None: all
+    max_tokens: int = Field(default=768, ge=1)
+    at_least: int | None = Field(default=None, ge=0)  # solved; fewer make a speed invalid
+
+
 class Pace(Word):
     """How requests come, one rung of a ladder."""
 
@@ -118,6 +127,7 @@ class Matrix(Word):
     order_seed: int = Field(default=0, exclude_if=_is_unset)  # of `randomised`
     cooldown_s: float = Field(default=0.0, ge=0, exclude_if=_is_unset)  # rest before a cell
     again: bool = Field(default=False, exclude_if=_is_unset)  # the first cell once more, at the end
+    coding: CodingAsked | None = Field(default=None, exclude_if=is_none)
 
     @model_validator(mode="after")
     def _paced(self) -> Self:

@@ -110,9 +110,32 @@ class Failure(Word):
 class Gate(Word):
     """A correctness check. A speed beside a red gate is printed as invalid."""
 
-    name: str  # `garbage`, `lossless`, `alone`
+    name: str  # `garbage`, `lossless`, `alone`, `coding`
     green: bool
     detail: str
+
+
+class Solved(Word):
+    id: str  # of the problem
+    passed: bool
+    why: str  # not, in a line; empty where it passed
+
+
+class Coding(Word):
+    """One greedy answer to each problem, run with the problem's own tests."""
+
+    problems: str
+    problems_sha256: str  # of the file
+    solved: tuple[Solved, ...] = Field(min_length=1)
+
+    @property
+    def passed(self) -> int:
+        return sum(one.passed for one in self.solved)
+
+    @property
+    def pass_at_1(self) -> float:
+        """The share that one answer solves."""
+        return self.passed / len(self.solved)
 
 
 class EngineSeen(Word):
@@ -152,10 +175,13 @@ class Record(Word):
     counters_after: dict[str, float]
     metrics: Metrics | None
     gates: tuple[Gate, ...]
+    coding: Coding | None = Field(default=None, exclude_if=is_none)
     failure: Failure | None
     telemetry: Telemetry | None = None
     command: tuple[str, ...] = Field(min_length=1)  # the ddops command line that made it
 
     @property
     def ok(self) -> bool:
-        return self.failure is None and all(gate.green for gate in self.gates)
+        """Without any gate nothing is known of what was measured."""
+        green = bool(self.gates) and all(gate.green for gate in self.gates)
+        return self.failure is None and green

@@ -29,6 +29,7 @@ class Plan:
     garbage: bool = False
     mode: str = "ddtree"
     word: str = "word{n}"  # text of a token, by its number in the answer
+    answers: dict[str, str] = field(default_factory=dict)  # not streamed, by a word of the question
 
 
 @dataclass
@@ -62,7 +63,7 @@ class Engine:
             if asked.get("stream"):
                 await self._complete(asked, writer)
             else:
-                _send(writer, 200, json.dumps(_whole()).encode())
+                _send(writer, 200, json.dumps(self._whole(asked)).encode())
         elif path == "/ready":
             _send(writer, 200, b'{"status": "ready"}')
         elif path == "/metrics":
@@ -106,6 +107,12 @@ class Engine:
             _event(writer, {"choices": [], "usage": _usage(total)})
         _chunk(writer, b"data: [DONE]\n\n")
         writer.write(b"0\r\n\r\n")
+
+    def _whole(self, body: dict[str, Any]) -> dict[str, Any]:
+        question = body["messages"][-1]["content"]
+        known = (text for word, text in self.plan.answers.items() if word in question)
+        message = {"role": "assistant", "content": next(known, "Paris, says the mock")}
+        return {"choices": [{"message": message}], "usage": _usage(4)}
 
     def _chunks(self, max_tokens: int) -> list[int]:
         """The plan's token counts, cut where the request wants no more."""
@@ -173,11 +180,6 @@ async def _read(reader: asyncio.StreamReader) -> tuple[str, bytes] | None:
 
 def _usage(total: int) -> dict[str, int]:
     return {"prompt_tokens": 7, "completion_tokens": total, "total_tokens": 7 + total}
-
-
-def _whole() -> dict[str, Any]:
-    message = {"role": "assistant", "content": "Paris, says the mock"}
-    return {"choices": [{"message": message}], "usage": _usage(4)}
 
 
 def _event(writer: asyncio.StreamWriter, event: dict[str, Any]) -> None:
