@@ -10,7 +10,6 @@ from typing import Any, Final
 import yaml
 
 from ddops.analysis.claims import Claim
-from ddops.bundle.redact import Known, redact
 from ddops.spec.base import Word
 from ddops.spec.bundle import BUNDLE_SCHEMA_VERSION, BundleInfo, Environment, Redaction, WeightsFile
 from ddops.spec.deployment import Deployment, Weights
@@ -24,21 +23,13 @@ REPLAY: Final = (
 
 @dataclass(frozen=True)
 class Source:
-    """A run as files: `texts` are run.json and the records, as they lie on disk, by name."""
+    """A run, and what was seen around it; `text` is its run.json as it lies on disk."""
 
     run: Run
+    text: str
     records: Mapping[str, Record]
-    texts: Mapping[str, str]
     environment: Environment | None
     ddops_version: str
-
-
-@dataclass(frozen=True)
-class Clean:
-    """Files without secrets, and the account of what was taken out."""
-
-    texts: dict[str, str]
-    redactions: tuple[Redaction, ...]
 
 
 def info(source: Source) -> BundleInfo:
@@ -57,11 +48,9 @@ def info(source: Source) -> BundleInfo:
 
 
 def texts(source: Source) -> dict[str, str]:
-    """Everything but the report, by name under `data/`, with nothing taken out yet."""
+    """What is said of the run, by name under `data/`, with nothing taken out yet."""
     run = source.run
-    files = {f"records/{name}": text for name, text in source.texts.items() if name != "run.json"}
-    files["run.json"] = source.texts["run.json"]
-    files["bundle.json"] = _json(info(source))
+    files = {"run.json": source.text, "bundle.json": _json(info(source))}
     files["matrix.yaml"] = _yaml(run.matrix.model_dump(mode="json"))
     files["box.yaml"] = _yaml(_box(run))
     files["box-facts.json"] = json.dumps(run.box_facts, indent=1, sort_keys=True) + "\n"
@@ -74,16 +63,6 @@ def texts(source: Source) -> dict[str, str]:
             argv = list(served.engine.argv)
             files[f"units/{name}.arguments.json"] = json.dumps(argv, indent=1) + "\n"
     return files
-
-
-def cleaned(files: Mapping[str, str], known: Known) -> Clean:
-    results = {name: redact(text, known) for name, text in files.items()}
-    redactions = [
-        Redaction(file=name, kind=kind, count=count)
-        for name, result in sorted(results.items())
-        for kind, count in sorted(result.counts.items())
-    ]
-    return Clean({name: r.text for name, r in results.items()}, tuple(redactions))
 
 
 def redactions_file(redactions: Sequence[Redaction]) -> str:
@@ -114,9 +93,9 @@ def weights(deployment: Deployment) -> tuple[WeightsFile, ...]:
     )
 
 
-def readme(told: BundleInfo, claims: Sequence[Claim], clean: Clean) -> str:
+def readme(told: BundleInfo, claims: Sequence[Claim], redactions: Sequence[Redaction]) -> str:
     """What is claimed, how to check it, how to repeat it."""
-    taken = sum(redaction.count for redaction in clean.redactions)
+    taken = sum(redaction.count for redaction in redactions)
     lines = [
         f"# {told.name}",
         "",

@@ -16,7 +16,7 @@ from ddops.spec.record import Record, Trace
 _T = TypeVar("_T")
 _MANY: Final = 1000  # faults of one file, each of which takes a kilobyte to tell
 _MOST_VALUES: Final = 300_000
-_MOST_CHUNKS: Final = 4_000_000  # of a record: as columns, and what is derived from them, 0.3 GB
+_MOST_CHUNKS: Final = 3_000_000  # of a record: as columns, and what is derived from them, 0.3 GB
 
 
 def parsed(path: Path, name: str, parse: Callable[[Any], _T], found: list[Finding]) -> _T | None:

@@ -9,10 +9,8 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -21,6 +19,7 @@ from pydantic_core import from_json
 
 from ddops.bundle import reading
 from ddops.bundle.bag import Finding
+from ddops.bundle.workers import mapped
 from ddops.errors import BundleError
 from ddops.spec.base import Word
 from ddops.spec.bundle import BUNDLE_SCHEMA_VERSION, BundleInfo, Environment, Redaction, WeightsFile
@@ -38,7 +37,6 @@ _W = TypeVar("_W", bound=Word)
 _T = TypeVar("_T")
 _WEIGHTS: Final = TypeAdapter(tuple[WeightsFile, ...])
 _REDACTIONS: Final = TypeAdapter(tuple[Redaction, ...])
-_WORTH_WORKERS: Final = 64 << 20  # bytes of records: a second's work
 _OTHER_FACTS: Final = "before the box's facts changed"
 _OTHER_UNIT: Final = "under an earlier unit"
 _MAY_LACK: Final = "data/environment.json"  # of a box that could not be asked
@@ -113,7 +111,9 @@ def recheck(folder: Path, derive: Derive | None) -> Rechecked:
     if run and info and info.fingerprint != run.fingerprint:
         found.append(Finding(INFO, "names another matrix than data/run.json"))
     look, tally = partial(_looked, folder, run, derive), Counter[str]()
-    for findings, counted in _mapped(look, folder):
+    names = _names(folder)
+    size = sum((folder / RECORDS / name).stat().st_size for name in names)
+    for findings, counted in mapped(look, names, size):
         found += findings
         tally.update(counted)
     if not tally["read"]:
@@ -142,17 +142,6 @@ def _looked(
         found += (Finding(path, why) for why in _strange(name, record, run))
         tally.update(_earlier(record, run))
     return found, tally
-
-
-def _mapped(look: Callable[[str], _T], folder: Path) -> Iterator[_T]:
-    """`look` at every record, on all cores where that is worth their start."""
-    names = _names(folder)
-    size = sum((folder / RECORDS / name).stat().st_size for name in names)
-    if size < _WORTH_WORKERS or len(names) == 1:
-        yield from map(look, names)
-        return
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        yield from pool.map(look, names)
 
 
 def numbers(name: str, record: Record, derive: Derive) -> Iterator[Finding]:

@@ -8,21 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddops import __version__
 from ddops.analysis.claims import Claim
-from ddops.bundle import archive, bag, contents, recheck, signature
-from ddops.bundle.redact import Known
+from ddops.bundle import archive, bag, recheck, signature
 from ddops.bundle.signature import Signed
 from ddops.errors import BundleError
 from ddops.flows import signing
 from ddops.flows.bundle_verify import sound, unpacked, verify
-from ddops.flows.private import known_here
-from ddops.flows.report import drawn, viewed
-from ddops.flows.runs import Stored, chosen, environment, load
+from ddops.flows.packing import inside, laid
+from ddops.flows.runs import chosen, load
 from ddops.host import atomic
-from ddops.report.view import View
 from ddops.spec.bundle import BundleInfo
-from ddops.spec.record import Record
 from ddops.spec.run import Run
 
 SUFFIX = ".tar.zst"
@@ -55,21 +50,16 @@ def create(run_dir: Path | None = None, out: Path | None = None) -> Created:
     stored = load(chosen(run_dir))
     out = out or stored.folder.parent / "bundles"
     out.mkdir(parents=True, exist_ok=True)
-    made = _made(stored, known_here(stored.run))
-    folder, packed = out / made.info.name, out / f"{made.info.name}{SUFFIX}"
     with tempfile.TemporaryDirectory(dir=out, prefix=".packing-") as scratch:
-        fresh = Path(scratch) / made.info.name
-        for name, content in made.files.items():
-            path = fresh / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        _check_own(fresh)
+        made = laid(stored, Path(scratch))
+        folder, packed = out / made.folder.name, out / f"{made.folder.name}{SUFFIX}"
+        _check_own(made.folder)
         with (Path(scratch) / packed.name).open("wb") as target:
-            tar_sha256 = archive.pack(made.files, made.info.name, target)
+            tar_sha256 = archive.pack(made.files, folder.name, target)
             os.fsync(target.fileno())
         if folder.exists():
             folder.rename(Path(scratch) / "before")
-        fresh.rename(folder)
+        made.folder.rename(folder)
         (Path(scratch) / packed.name).replace(packed)
     return Created(packed, folder, tar_sha256, made.redacted)
 
@@ -103,7 +93,7 @@ def show(path: Path) -> Shown:
         checked = signing.check(folder, signers=None)
         sound(path, (*opened.findings, *checked.findings))
         assert opened.info and opened.run, "what is not there is a finding"
-        seen = _viewed(opened.run, opened.records)
+        seen = inside(opened.run, opened.records)
         sizes = [each.stat().st_size for each in folder.rglob("*") if each.is_file()]
         return Shown(
             info=opened.info,
@@ -127,52 +117,9 @@ def _repack(folder: Path, packed: Path) -> None:
         fresh.unlink(missing_ok=True)
 
 
-def _files(folder: Path) -> dict[str, bytes]:
+def _files(folder: Path) -> dict[str, Path]:
     found = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
-
-
-@dataclass(frozen=True)
-class _Made:
-    info: BundleInfo
-    files: Mapping[str, bytes]
-    redacted: Mapping[str, int]
-
-
-def _made(stored: Stored, known: Known) -> _Made:
-    source = contents.Source(
-        run=stored.run,
-        records=stored.records,
-        texts=stored.texts(),
-        environment=environment(stored),
-        ddops_version=__version__,
-    )
-    told = contents.info(source)
-    clean = contents.cleaned(contents.texts(source), known)
-    run = Run.model_validate_json(clean.texts["run.json"])
-    records = {
-        name: Record.model_validate_json(clean.texts[f"records/{name}"]) for name in stored.records
-    }
-    seen = _viewed(run, records)
-    pages = drawn(seen)
-    payload = {
-        **clean.texts,
-        "redactions.json": contents.redactions_file(clean.redactions),
-        "report/report.html": pages.html,
-        "report/report.md": pages.markdown,
-    }
-    files = bag.bagged(
-        {name: text.encode() for name, text in payload.items()},
-        contents.readme(told, seen.claims, clean).encode(),
-        contents.bag_info(told),
-    )
-    return _Made(told, files, _by_kind(clean))
-
-
-def _viewed(run: Run, records: Mapping[str, Record]) -> View:
-    """As the report inside a bundle sees its records."""
-    ordered = sorted(records.items(), key=lambda each: each[1].started_at)
-    return viewed(run, {f"../records/{name}": record for name, record in ordered})
+    return {path.relative_to(folder).as_posix(): path for path in found}
 
 
 def _check_own(folder: Path) -> None:
@@ -184,10 +131,3 @@ def _check_own(folder: Path) -> None:
             detail="\n".join(map(str, wrong)),
             hint="move the named records away and measure those cells again",
         )
-
-
-def _by_kind(clean: contents.Clean) -> dict[str, int]:
-    kinds: dict[str, int] = {}
-    for redaction in clean.redactions:
-        kinds[redaction.kind] = kinds.get(redaction.kind, 0) + redaction.count
-    return kinds
