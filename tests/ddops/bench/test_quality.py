@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 import pytest
 
 from ddops.bench import quality
 from ddops.bench.counters import Speculation
+from ddops.bench.parting import Parting, parting
+from ddops.bench.stream import Transcript
 from ddops.spec.record import Trace
 
 ANSWER = """Here is a function:
@@ -40,7 +43,15 @@ def trace(prompt: str, text: str, error: str | None = None, tokens: int = 1) -> 
 
 
 @pytest.mark.parametrize(
-    "text", [ANSWER, "Paris.", "= " * 8 + ANSWER, "日本語の答えです。", "ok " * 10]
+    "text",
+    [
+        ANSWER,
+        "Paris.",
+        "= " * 8 + ANSWER,
+        "日本語の答えです。カタカナも、漢字も、" * 3,
+        "ok " * 10,
+        "In Russian one says «спасибо», in Chinese 谢谢, and in English thank you very much.",
+    ],
 )
 def test_language_and_code_are_not_garbage(text: str) -> None:
     assert quality.fault_of(text) is None
@@ -52,7 +63,10 @@ def test_language_and_code_are_not_garbage(text: str) -> None:
         (" \n", "empty"),
         ("!" * 96, "one token repeated"),
         ("Sure. " + "abc" * 40, "one token repeated"),
-        ("understanding " * 40, "one word repeated"),
+        ("understanding " * 40, "a few words repeated"),
+        ("understanding the " * 20, "a few words repeated"),
+        (" ".join(f"{n % 4:02b}{n % 3:03b}" for n in range(40)), "a few symbols repeated"),
+        ("rand слово 字文 كلمة शब्द את word مرة еще 語彙 mix दो", "a mix of many scripts"),
         ("a�" * 40, "not text"),
         ("\x00\x01\x02 ok", "not text"),
     ],
@@ -122,6 +136,34 @@ def test_answers_that_nobody_can_compare_are_not_called_lossless() -> None:
     assert not quality.lossless([trace("a", "1")], None, exact=True).green
     assert not quality.lossless([trace("a", "1")], [trace("b", "1")], exact=True).green
     assert not quality.lossless([trace("a", "1", error="x")], [trace("a", "1")], exact=True).green
+
+
+def marked(prompt: str, *chunks: tuple[int, str]) -> Trace:
+    """Of (tokens, text) chunks, as a client marks them."""
+    said = Transcript(prompt)
+    said.sent, total = 0.0, 0
+    for tokens, text in (*chunks, (0, "")):
+        total += tokens
+        choice = {"delta": {"content": text}, "finish_reason": None if tokens else "stop"}
+        usage = {"prompt_tokens": 1, "completion_tokens": total}
+        said.feed(f"data: {json.dumps({'choices': [choice], 'usage': usage})}\n".encode(), 0.1)
+    said.end(0.2)
+    return said.trace(0.0)
+
+
+def test_where_two_answers_part_is_told_as_sharply_as_their_chunks_allow() -> None:
+    ar = marked("p", *((1, f" w{n}") for n in range(6)))
+    tree = marked("p", (1, " w0"), (2, " w1 w2"), (3, " w3 x w5"))
+    chain = marked("p", (1, " w0"), (1, " x"))
+    short = marked("p", (1, " w0"), (2, " w1 w2"))
+    assert parting(tree, ar) == Parting("p", 4, 6)
+    assert parting(chain, ar) == Parting("p", 2, 2)
+    assert parting(short, ar) == Parting("p", 4, 4)
+    assert parting(trace("p", "1"), ar) is None
+    gate = quality.lossless([tree, marked("q", (2, "a"))], [ar, marked("q", (2, "a"))], exact=True)
+    assert gate.detail == (
+        "1 of 2 answers equal to `ar`; the earliest to differ is `p` within tokens 4 to 6"
+    )
 
 
 def test_tokens_that_the_client_did_not_get_were_for_somebody_else() -> None:
