@@ -75,7 +75,10 @@ def column(rows: Sequence[tuple[float, GpuRow]], place: int) -> Series:
 
 
 def inside(series: Series, start: float, end: float) -> Series:
-    return [(t, value) for t, value in series if start <= t <= end]
+    """The points of a window; of one that is shorter than the time between two, its neighbours."""
+    first = bisect_left(series, start, key=itemgetter(0))
+    last = bisect_right(series, end, key=itemgetter(0))
+    return series[first:last] if first < last else series[max(first - 1, 0) : last + 1]
 
 
 def at(series: Series, t: float) -> float | None:

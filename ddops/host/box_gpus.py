@@ -45,6 +45,7 @@ class Nvml:
     """The driver's library, through its maker's own binding."""
 
     name = "nvml"
+    late_s = 0.0
 
     def __init__(self) -> None:
         try:
@@ -120,7 +121,7 @@ class Smi:
         if not told:
             raise Nothing("nvidia-smi tells of no GPU, or is not installed")
         self.gpus = [[int(row[0]), row[1], number(row[2])] for row in map(split, told)]
-        self.ahead = ahead
+        self.ahead, self.late_s = ahead, 2 * interval_s
         self.heard: list[tuple[float, list[Row]]] = []
         loop = f"--loop-ms={interval_s * 1e3:.0f}"
         ours, its = pty.openpty()

@@ -84,6 +84,7 @@ class Gpus(Protocol):
 
     name: str
     gpus: list[list[Any]]  # [index, name, limit in W]
+    late_s: float
 
     def samples(self, now: float) -> list[tuple[float, list[Any]]]: ...
 
@@ -118,7 +119,8 @@ class Sampler:
             due = max(due + self.orders["interval_s"], time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
             self.sample()
-        time.sleep(2 * self.orders["interval_s"])  # what the tool says of now is still to come
+        if self.gpus is not None:
+            time.sleep(self.gpus.late_s)  # what it says of now is still to come
         self.sample()
         if self.gpus is not None:
             self.gpus.close()

@@ -241,6 +241,12 @@ def test_an_empty_file_is_told_as_such(text: str) -> None:
     assert of(text).energy_of is None
 
 
+def test_a_window_between_two_samples_is_told_by_both() -> None:
+    short = Window(opened=WINDOW.opened + 0.02, length_s=0.05, clock_error_s=0.0)
+    told = of(sampled.text(), short)
+    assert (told.energy_j, told.gpus[0].busy, told.gpus[0].memory_mib) == (20.0, 1.0, 80_000)
+
+
 def test_a_window_of_no_length_has_no_power() -> None:
     told = of(sampled.text(), WINDOW.model_copy(update={"length_s": 0.0}))
     assert (told.energy_j, told.gpus[0].mean_w, told.curve) == (None, None, None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ddops.analysis.telemetry import Serving, telemetry
 from ddops.errors import UsageError
 from ddops.flows.bench import load_matrix
 from ddops.spec.run import Run
@@ -59,6 +60,25 @@ def test_a_record_holds_what_it_takes_to_believe_it(measured: BenchMachine) -> N
     assert record.prompts_licence == "Apache-2.0"
     assert record.client_lag_s is not None
     assert record.busy_cores is not None
+
+
+def test_a_record_tells_what_the_box_did_meanwhile(measured: BenchMachine) -> None:
+    for cell in CELLS:
+        told = measured.record(cell).telemetry
+        assert told is not None
+        assert told.samples is not None
+        assert told.host is not None, told.faults
+        assert told.window is not None
+        assert told.host.service_memory_peak is not None
+        assert told.host.sampler_cores is not None
+        assert told.window.length_s == measured.record(cell).window_s
+        kept = (measured.run / told.samples).read_text("utf-8")
+        again = telemetry(kept, told.window, Serving(tokens=52, expected=0, used=0))
+        assert again.model_copy(update={"samples": told.samples}) == told
+    assert len(list((measured.run / "telemetry").iterdir())) == len(CELLS)
+    assert not (measured.box_home / "telemetry").exists() or not list(
+        (measured.box_home / "telemetry").iterdir()
+    )
 
 
 def test_run_json_holds_what_the_records_share(measured: BenchMachine) -> None:
