@@ -114,8 +114,15 @@ def _working(site: Site, output: Output, lock_wait: float) -> Iterator[None]:
 def _show(result: Benched, output: Output) -> None:
     from ddops.flows import bench as flow
 
-    data = {"folder": str(result.folder), "cells": [asdict(row) for row in result.rows]}
+    looked = result.steadiness
+    data = {
+        "folder": str(result.folder),
+        "cells": [asdict(row) for row in result.rows],
+        "steady": {"steady": looked.steady, "change": looked.change} if looked else None,
+    }
     output.result(data, draw(result.rows))
+    if looked is not None:
+        (output.say if looked.steady else output.warn)(looked.text)
     output.say(f"records: {result.folder}")
     flow.check(result)
 

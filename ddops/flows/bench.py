@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from ddops.analysis.compare import Row, rows
+from ddops.analysis.steady import Steadiness, steadiness
 from ddops.bench import expand
 from ddops.bench.journal import Journal
 from ddops.bench.prompts import load_prompts
@@ -54,7 +55,15 @@ class Benched:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        return rows(self.records)
+        return tuple(
+            row
+            for row, record in zip(rows(self.records), self.records, strict=True)
+            if not record.cell.again
+        )
+
+    @property
+    def steadiness(self) -> Steadiness | None:
+        return steadiness(self.records)
 
 
 def load_matrix(wanted: str | None) -> Matrix:

@@ -216,8 +216,8 @@ def _failure(record: Record) -> FailureKind | None:
     """Someone else's requests spoil a number, not a configuration."""
     if record.failure is not None:
         return record.failure.kind
-    wrong = any(not gate.green and gate.name != "alone" for gate in record.gates)
-    return "garbage" if wrong else None
+    fine = all(gate.green or gate.name == "alone" for gate in record.gates)
+    return None if record.gates and fine else "garbage"
 
 
 def _rearm(site: Site, before: Held, voice: Voice) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ddops.analysis.claims import Claim, claims
 from ddops.analysis.compare import verdict
 from ddops.analysis.repeats import Group, groups
+from ddops.analysis.steady import steadiness
 from ddops.report.rows import COLUMNS, Value, row
 from ddops.report.setup import setup
 from ddops.spec.record import Record
@@ -32,8 +33,14 @@ class Entry:
 
     @property
     def excerpt(self) -> str:
-        """The record without its traces: those are what the file is for."""
+        """The record without its traces: those are what the file is for.
+
+        Without its numbers too where it is no measurement: nobody is to quote them from here.
+        """
         shown = self.record.model_dump(mode="json", exclude={"traces"})
+        if not self.record.ok:
+            kept = f"not shown: the cell {self.verdict}; they lie in the file"
+            shown |= {key: kept for key in ("metrics", "telemetry") if shown.get(key)}
         shown["traces"] = f"{len(self.record.traces)} requests, in the file"
         return json.dumps(shown, indent=1, ensure_ascii=False)
 
@@ -71,7 +78,7 @@ def view(run: Run, entries: Sequence[Entry]) -> View:
         title=f"{run.matrix.name} on {run.box}",
         subtitle=_subtitle(run),
         tally=_tally(grouped),
-        claims=claims(grouped),
+        claims=(*claims(grouped), *_steady(records)),
         columns=COLUMNS,
         rows=tuple(row(group) for group in grouped),
         spread=_spread(run, grouped),
@@ -98,6 +105,13 @@ DEFINITIONS = (
     ("budget", "nodes of the draft tree besides the root; ddtree-b8 has budget 8"),
     ("invalid", "a correctness gate is red: the speed is not shown, and nothing is made from it"),
 )
+
+
+def _steady(records: Sequence[Record]) -> tuple[Claim, ...]:
+    found = steadiness(records)
+    if found is None:
+        return ()
+    return (Claim(found.text, (found.first.cell.id, found.again.cell.id)),)
 
 
 def _subtitle(run: Run) -> str:

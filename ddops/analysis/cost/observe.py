@@ -79,8 +79,12 @@ def of_document(document: StepDocument) -> Observed:
 def _unfit(record: Record) -> str | None:
     if not record.ok:
         return verdict(record)
+    if record.cell.again:
+        return "the first cell once more"
     if record.cell.variant.adaptive:
         return "adaptive: its nodes change from step to step"
+    if record.cell.arrivals != "closed":
+        return "an open loop: how many requests a step serves is not known"
     if record.metrics is None or not record.metrics.completed or step_s(record.metrics) is None:
         return "no time between tokens"
     if record.cell.variant.mode != "ar" and record.metrics.accept is None:
