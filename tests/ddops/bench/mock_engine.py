@@ -10,7 +10,8 @@ import asyncio
 import json
 import os
 import sys
-from dataclasses import dataclass, field
+import time
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -42,10 +43,19 @@ class Counts:
     by_position: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass
+class Sent:
+    """What one request really got, on the clock that all processes share."""
+
+    received: float
+    chunks: list[tuple[float, int]] = field(default_factory=list)  # time, tokens
+
+
 class Engine:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.counts = Counts()
+        self.sent: dict[str, Sent] = {}  # by what was asked, the last time it was
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -68,6 +78,8 @@ class Engine:
             _send(writer, 200, b'{"status": "ready"}')
         elif path == "/metrics":
             _send(writer, 200, self._metrics().encode())
+        elif path == "/sent":
+            _send(writer, 200, json.dumps({k: asdict(v) for k, v in self.sent.items()}).encode())
         elif path == "/server_info":
             _send(writer, 200, json.dumps(self._info()).encode())
         else:
@@ -76,6 +88,7 @@ class Engine:
 
     async def _complete(self, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
+        sent = self.sent[body["messages"][-1]["content"]] = Sent(time.monotonic())
         number, self.counts.requests = self.counts.requests, self.counts.requests + 1
         if self.plan.fail_from is not None and number >= self.plan.fail_from:
             _send(writer, 500, b'{"error": {"message": "planted"}}')
@@ -97,6 +110,7 @@ class Engine:
             event: dict[str, Any] = {"choices": [{"delta": {"content": text}}]}
             if self.plan.usage == "every-chunk":
                 event["usage"] = _usage(total)
+            sent.chunks.append((time.monotonic(), tokens))
             _event(writer, event)
             self._count(tokens, first=total == tokens)
         last: dict[str, Any] = {"choices": [{"delta": {}, "finish_reason": "length"}]}

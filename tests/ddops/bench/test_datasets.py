@@ -131,7 +131,10 @@ def test_a_conversation_that_no_person_began_is_left_out(tmp_path: Path) -> None
         ([*GSM8K, {"answer": ""}], ":7: key `question` is missing"),
         ([*MT_BENCH, {"question_id": 9, "turns": []}], ":7: asks nothing"),
         ([*MT_BENCH, MT_BENCH[0]], ":7: two prompts have the id `80`"),
-        ([{"instruction": "x"}, {"instruction": "y"}], ":1: is no row of a known data set: its keys are instruction"),
+        (
+            [{"instruction": "x"}, {"instruction": "y"}],
+            ":1: is no row of a known data set: its keys are instruction",
+        ),
     ],
 )
 def test_a_wrong_row_is_named_with_its_line(
