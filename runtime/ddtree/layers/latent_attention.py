@@ -8,8 +8,10 @@ from torch import nn
 from ddtree.config import Latent
 from ddtree.layers.linear import Linear
 from ddtree.layers.norm import RmsNorm
-from ddtree.layers.rotary import Angles, rotate
-from ddtree.ops.latent_attention import latent_attention, write_latents
+from ddtree.layers.rotary import Angles
+from ddtree.ops.head_linear import head_linear
+from ddtree.ops.latent_attention import latent_attention
+from ddtree.ops.rope_latents import rope_latents
 from ddtree.ops.tree_attention import AttentionPlan
 
 
@@ -37,7 +39,6 @@ class LatentAttention(nn.Module):
         self.key_up, self.value_up = up
         self.output = output
         self.latent = latent
-        self.parts = [down.out_features - latent.cached_dim, latent.rank, latent.rope_dim]
 
     def forward(
         self,
@@ -48,18 +49,19 @@ class LatentAttention(nn.Module):
         plan: AttentionPlan,
     ) -> torch.Tensor:
         (latents,) = kv
-        narrow, latent, key = torch.split(self.down(x), self.parts, dim=-1)
-        turned = rotate(key.unsqueeze(2), angles).squeeze(2)  # [B, N, rope]
-        write_latents(latents, torch.cat((self.latent_norm(latent), turned), -1), plan)
-        q = self._absorbed(self.queries(narrow), angles)
-        out = latent_attention(q, latents, plan, self.latent.rank, self.latent.scale)
-        values = torch.einsum("bnhr,hvr->bnhv", out, self.value_up)
+        rank, nope = self.latent.rank, self.latent.nope_dim
+        joint = self.down(x)
+        heads = self.queries(joint[..., : -self.latent.cached_dim])
+        heads = heads.unflatten(-1, (len(self.key_up), -1))  # [B, N, Hq, nope + rope]
+        q = rope_latents(
+            joint[..., -self.latent.cached_dim :],
+            heads[..., nope:],
+            (angles.cos, angles.sin),
+            (latents, plan.write_slots),
+            (self.latent_norm.weight, self.latent_norm.eps),
+        )
+        head_linear(heads[..., :nope], self.key_up.transpose(1, 2), q[..., :rank])
+        out = latent_attention(q, latents, plan, rank, self.latent.scale)
+        values = head_linear(out, self.value_up)
         result: torch.Tensor = self.output(values.flatten(2), residual)
         return result
-
-    def _absorbed(self, joint: torch.Tensor, angles: Angles) -> torch.Tensor:
-        """Queries as the latents are laid out: [B, N, Hq, rank + rope]."""
-        heads = joint.view(*joint.shape[:2], self.key_up.shape[0], -1)
-        straight, turning = torch.split(heads, [self.latent.nope_dim, self.latent.rope_dim], dim=-1)
-        inside = torch.einsum("bnhd,hdr->bnhr", straight, self.key_up)
-        return torch.cat((inside, rotate(turning, angles)), dim=-1)

@@ -16,7 +16,9 @@ from ddtree.models.hf_config import drafter_shape, target_shape
 from ddtree.models.llama import Llama
 from ddtree.models.mask_embedding import mask_embedding
 from ddtree.models.source import CONFIG, Source, find_source
+from ddtree.models.split import UNSPLIT, Split
 from ddtree.models.weights import HEAD, Checkpoint
+from ddtree.ops.latent_attention import has_kernel
 
 BUNDLED = "bundled"
 ASSET = Path(__file__).parent.parent / "assets" / "smollm2-135m-dflash"
@@ -30,16 +32,19 @@ def open_target(path: Path | str) -> Checkpoint:
     return _open_folder(source)
 
 
-def load_target(path: Path | str, dtype: torch.dtype, device: torch.device) -> Llama:
-    """Raises ModelError, naming the file and the tensor."""
+def load_target(
+    path: Path | str, dtype: torch.dtype, device: torch.device, split: Split = UNSPLIT
+) -> Llama:
+    """One rank's share of it. Raises ModelError, naming the file and the tensor."""
     checkpoint = open_target(path)
-    if checkpoint.shape.latent is not None and device.type != "cpu":
+    latent = checkpoint.shape.latent
+    if latent is not None and device.type != "cpu" and not has_kernel(latent.rank, latent.rope_dim):
         raise ModelError(
             checkpoint.weights.path,
-            f"has latent attention, for which there is no kernel on {device.type} yet",
+            f"has latents of {latent.rank} + {latent.rope_dim} numbers; kernels take powers of two",
             hint="give --device cpu",
         )
-    return Llama(checkpoint.shape, checkpoint.weights, _like(dtype, device))
+    return Llama(checkpoint.shape, checkpoint.weights, _like(dtype, device), split)
 
 
 def open_drafter(path: Path | str) -> DrafterShape:

@@ -108,9 +108,9 @@ def test_parts_of_an_int4_tensor_that_lack_or_disagree_are_named(tmp_path: Path)
             load_target(write(tmp_path / str(number), tensors), torch.float32, CPU)
 
 
-def test_a_device_without_its_kernels_is_refused_before_weights_are_read(tmp_path: Path) -> None:
+def test_latents_that_no_kernel_takes_are_refused_before_weights_are_read(tmp_path: Path) -> None:
     stored, _ = published()
-    said = "has latent attention, for which there is no kernel on cuda yet"
+    said = r"has latents of 32 \+ 8 numbers; kernels take powers of two"
     with pytest.raises(ModelError, match=said) as caught:
         load_target(write(tmp_path, stored), torch.bfloat16, torch.device("cuda"))
     assert caught.value.hint == "give --device cpu"

@@ -7,11 +7,14 @@ import torch
 from ddtree.ops.angles import angles
 from ddtree.ops.bitmask import words_for
 from ddtree.ops.experts import expert_mlp
+from ddtree.ops.head_linear import head_linear
 from ddtree.ops.kv_commit import commit_slots, kv_commit
+from ddtree.ops.latent_attention import latent_attention
 from ddtree.ops.linear import gated_linear, linear
 from ddtree.ops.marginals import marginals
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv, write_context
+from ddtree.ops.rope_latents import rope_latents
 from ddtree.ops.sample import Narrowing, sample, uniform
 from ddtree.ops.tally import Moved, tally
 from ddtree.ops.tree_accept import tree_accept
@@ -42,6 +45,26 @@ def attend(batch: int, new: int, pattern: str | torch.Tensor, heads: tuple[int, 
     plan = plan_attention(ints(batch), ints(batch, 256), new, pattern, PAGE, 0)  # type: ignore[arg-type]
     keys = empty(4096, kv_heads, dim)
     tree_attention(empty(batch, new, kv_heads * group, dim), keys, keys, plan)
+
+
+def latents() -> None:
+    """Kimi-K2.6, an eighth of its heads: one token, trees split and whole, a prompt chunk."""
+    for batch, new in ((1, 1), (1, 65), (48, 17)):
+        latent(batch, new, ints(batch, new, words_for(new)))
+    latent(1, 512, "causal")
+
+
+def latent(batch: int, new: int, pattern: str | torch.Tensor, heads: int = 8) -> None:
+    plan = plan_attention(ints(batch), ints(batch, 256), new, pattern, PAGE, 0)  # type: ignore[arg-type]
+    cache = empty(4096, 1, 576)
+    angle = empty(batch, new, 1, 64)
+    queries = empty(batch, new, heads, 192)
+    joint = empty(batch, new, 2112)[..., 1536:]
+    place = (cache, plan.write_slots)
+    q = rope_latents(joint, queries[..., 128:], (angle, angle), place, (empty(512), 1e-6))
+    head_linear(queries[..., :128], empty(heads, 128, 512).transpose(1, 2), q[..., :512])
+    out = latent_attention(q, cache, plan, 512, 0.07)
+    head_linear(out, empty(heads, 128, 512))
 
 
 def products() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 # about as long as each other
-HALVES = (("attention",), ("products", "mixtures", "rows", "trees", "draws"))
+HALVES = (("attention", "latents"), ("products", "mixtures", "rows", "trees", "draws"))
 
 
 @pytest.mark.parametrize("arch", [90, 100, 103, 120], ids=lambda arch: f"sm_{arch}")

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ddtree.ops.bitmask import pack
-from ddtree.ops.latent_attention import latent_attention, write_latents
-from ddtree.ops.tree_attention import AttentionPlan, Pattern, plan_attention
+from ddtree.ops.latent_attention import latent_attention
+from ddtree.ops.tree_attention import Pattern, plan_attention
 
 PAGE, RANK, ROPE, HEADS, NEW = 4, 6, 2, 3, 5
 STARTS = (0, 3, 9)
@@ -47,16 +47,10 @@ def test_a_token_sees_the_prefix_and_its_ancestors_through_one_latent_each(patte
             latents[slot, 0] = everything[row, position]
     plan = plan_attention(start, table, NEW, said, PAGE, max(STARTS) + NEW)
     fresh = torch.stack([everything[row, s : s + NEW] for row, s in enumerate(STARTS)])
-    write_latents(latents, fresh, plan)
+    latents.index_copy_(0, plan.write_slots.flatten(), fresh.flatten(0, 1).unsqueeze(1))
     q = random(rows, NEW, HEADS, RANK + ROPE)
     found = latent_attention(q, latents, plan, RANK, scale=0.3)
     for row, begin in enumerate(STARTS):
         for token in range(NEW):
             seen = torch.cat((everything[row, :begin], fresh[row, among[token]]))
             torch.testing.assert_close(found[row, token], plain(q[row, token], seen, 0.3))
-
-
-def test_a_plan_made_for_kernels_is_refused() -> None:
-    plan = AttentionPlan(torch.zeros(1, 1, dtype=torch.int64), None, None)
-    with pytest.raises(ValueError, match="latent attention has no kernel"):
-        latent_attention(random(1, 1, 2, 8), random(4, 1, 8), plan, RANK, 1.0)

@@ -36,9 +36,8 @@ def merge(m, w, acc, m2, w2, acc2):
 
 
 @triton.jit
-def absorb(m, w, acc, q, k, v, seen, scale):
-    """One tile into the state: k, v [BT, D], q [D, BR], seen [BT, BR], m, w [BR], acc [D, BR]."""
-    s = tl.dot(k, q, input_precision="ieee") * scale
+def soften(m, w, acc, s, v, seen):
+    """Scores s [BT, BR] of one tile into the state: v [BT, D], seen [BT, BR], acc [D, BR]."""
     s = tl.where(seen, s, float("-inf"))
     top = tl.maximum(m, tl.max(s, 0))
     base = tl.where(top == float("-inf"), 0.0, top)
@@ -47,6 +46,12 @@ def absorb(m, w, acc, q, k, v, seen, scale):
     w = w * fade + tl.sum(p, 0)
     acc = tl.dot(tl.trans(v), p.to(v.dtype), acc * fade[None, :], input_precision="ieee")
     return top, w, acc
+
+
+@triton.jit
+def absorb(m, w, acc, q, k, v, seen, scale):
+    """One tile into the state: k, v [BT, D], q [D, BR], seen [BT, BR], m, w [BR], acc [D, BR]."""
+    return soften(m, w, acc, tl.dot(k, q, input_precision="ieee") * scale, v, seen)
 
 
 @triton.jit

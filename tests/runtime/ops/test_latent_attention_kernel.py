@@ -1,0 +1,82 @@
+"""Latent attention's kernels, interpreted, agree with the reference on poisoned pages."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ddtree.ops.backend import kernels_everywhere
+from ddtree.ops.latent_attention import latent_attention, launch
+from ddtree.ops.tree_attention import AttentionPlan, plan_attention
+from tests.runtime.ops.interpreted import close, interpreted, poisoned
+from tests.runtime.ops.paged import PAGE, Heads, Scene, decode_of, make_scene
+
+pytestmark = interpreted
+RANK, ROPE, SCALE = 32, 16, 0.2
+
+
+def scene_of(starts: list[int], nodes: int, heads: int, dtype: torch.dtype) -> Scene:
+    return make_scene(starts, nodes, Heads(1, heads, RANK + ROPE), dtype, seed=nodes)
+
+
+def planned(scene: Scene, pattern: torch.Tensor | str) -> tuple[AttentionPlan, AttentionPlan]:
+    """The reference's plan and the kernels'; the new latents are written."""
+    new = scene.q.shape[1]
+    longest = int(scene.start.max()) + new
+    sizes = (scene.start, scene.page_table, new, pattern, PAGE, longest)
+    plain = plan_attention(*sizes)  # type: ignore[arg-type]
+    slots, fresh = plain.write_slots.flatten(), scene.kv[0].flatten(0, 1)
+    scene.cache[0].index_copy_(0, slots, fresh)
+    with kernels_everywhere():
+        return plain, plan_attention(*sizes)  # type: ignore[arg-type]
+
+
+def attended(scene: Scene, plan: AttentionPlan, cut: launch.Blocks) -> torch.Tensor:
+    assert plan.paged is not None
+    out = poisoned(*scene.q.shape[:-1], RANK)
+    launch.attend(scene.q, scene.cache[0], plan.paged, SCALE, out, cut)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("starts", "nodes", "heads", "pattern", "whole"),
+    [
+        ([0], 1, 8, "tree", False),
+        ([140, 0], 3, 8, "tree", False),
+        ([143], 2, 8, "tree", True),
+        ([79], 17, 2, "causal", False),
+        ([270, 15], 2, 20, "tree", True),
+        ([270, 15], 2, 20, "causal", False),
+        ([64], 66, 1, "tree", False),
+    ],
+    ids=str,
+)
+def test_nodes_attend_as_the_reference_says(
+    starts: list[int], nodes: int, heads: int, pattern: str, whole: object
+) -> None:
+    scene = scene_of(starts, nodes, heads, torch.float32)
+    plain, kernels = planned(scene, scene.words if pattern == "tree" else pattern)
+    out = attended(scene, kernels, launch.Blocks(16, whole=bool(whole)))
+    close(out, latent_attention(scene.q, scene.cache[0], plain, RANK, SCALE))
+
+
+def test_a_nodes_bits_are_those_of_decode() -> None:
+    scene = scene_of([131], 9, 8, torch.float32)
+    cut = launch.Blocks(16, whole=False)
+    tree = attended(scene, planned(scene, scene.words)[1], cut)[0]
+    alone = decode_of(scene, 0)
+    assert tree.equal(attended(alone, planned(alone, alone.words)[1], cut)[:, 0])
+
+
+def test_half_precision_is_rounded_not_lost() -> None:
+    scene = scene_of([40], 9, 8, torch.float16)
+    plain, kernels = planned(scene, scene.words)
+    expected = latent_attention(scene.q, scene.cache[0], plain, RANK, SCALE)
+    close(latent_attention(scene.q, scene.cache[0], kernels, RANK, SCALE), expected)
+
+
+def test_latents_that_fill_no_product_are_refused() -> None:
+    scene = scene_of([3], 1, 2, torch.float32)
+    _, kernels = planned(scene, scene.words)
+    with pytest.raises(ValueError, match=r"no kernel for latents of 40 \+ 8 numbers"):
+        latent_attention(scene.q, scene.cache[0], kernels, 40, SCALE)
