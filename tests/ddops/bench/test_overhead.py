@@ -35,6 +35,7 @@ def window(lag: float = 0.0005, cores: float = 0.2) -> Window:
     return Window(
         traces=(),
         texts=(),
+        opened=0.0,
         length_s=10.0,
         client_lag_s=spread([lag] * 100),
         client_cores=cores,
