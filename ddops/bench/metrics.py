@@ -198,8 +198,8 @@ def weighed(values: NDArray[np.float64], counts: NDArray[np.int64]) -> Spread:
     values, counts = values[order], counts[order]
     until = np.cumsum(counts)
     n = int(until[-1])
-    mean = math.fsum(values * counts) / n
-    squares = math.fsum((values - mean) ** 2 * counts)
+    mean = float(values @ counts) / n
+    squares = float((values - mean) ** 2 @ counts)
     return Spread(
         mean=mean,
         std=math.sqrt(squares / (n - 1)) if n > 1 else 0.0,

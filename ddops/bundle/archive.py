@@ -40,7 +40,8 @@ def pack(files: Mapping[str, Content], top: str, target: BinaryIO) -> str:
     """Write the archive of `files` under the folder `top`; return the sha256 of the tar."""
     digest, sealed = hashlib.sha256(), hashlib.sha256()
     large = sum(map(length, files.values())) >= LARGE
-    compressing = compressor(LARGE_LEVEL if large else LEVEL).compressobj()
+    compressing = compressor(LARGE_LEVEL, threads=1) if large else compressor()
+    running = compressing.compressobj()
 
     def put(piece: bytes) -> None:
         sealed.update(piece)
@@ -48,8 +49,8 @@ def pack(files: Mapping[str, Content], top: str, target: BinaryIO) -> str:
 
     for piece in _tar({f"{top}/{name}": content for name, content in files.items()}):
         digest.update(piece)
-        put(compressing.compress(piece))
-    put(compressing.flush())
+        put(running.compress(piece))
+    put(running.flush())
     target.write(seal(sealed.digest()))
     return digest.hexdigest()
 
@@ -59,10 +60,13 @@ def seal(sha256: bytes) -> bytes:
     return _SKIPPABLE + len(sha256).to_bytes(4, "little") + sha256
 
 
-def compressor(level: int = LEVEL) -> zstandard.ZstdCompressor:
-    """One thread and fixed settings: the same bytes from every machine with this libzstd."""
+def compressor(level: int = LEVEL, *, threads: int = 0) -> zstandard.ZstdCompressor:
+    """Fixed settings: the same bytes from every machine with this libzstd.
+
+    `threads` is how many work beside this one, which reads and hashes meanwhile.
+    """
     parameters = zstandard.ZstdCompressionParameters.from_level(
-        level, window_log=WINDOW_LOG, write_checksum=1, write_content_size=0, threads=0
+        level, window_log=WINDOW_LOG, write_checksum=1, write_content_size=0, threads=threads
     )
     return zstandard.ZstdCompressor(compression_params=parameters)
 
