@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ddops.analysis.cost import floor, moe
+from ddops.analysis.cost import exchange, floor, moe
 from ddops.analysis.cost.catalogue import link, processor
 from ddops.analysis.cost.range import Range
 from ddops.errors import UsageError
@@ -21,7 +21,6 @@ from ddops.spec.cost import FieldRecord, Measured, Processor, Target
 from ddops.spec.deployment import Mode
 
 _GUESSED_BUDGETS = (8, 32)  # of `guessed_rest_ms`
-_REDUCTIONS = 2  # all-reduces of a layer whose tensors are spread: attention and MLP
 
 
 @dataclass(frozen=True)
@@ -175,15 +174,14 @@ def _experts(case: Case, record: FieldRecord | None, size: float) -> Part:
 
 def _all_reduce(case: Case, end: _End) -> Part:
     way = link(case.on)
-    count = _REDUCTIONS * case.target.layers
-    size = 2 * case.tokens * case.target.hidden
-    moved = 2 * (case.gpus - 1) / case.gpus * size / way.gb_s / 1e9
-    each = way.latency_us[end.late] / 1e6 + moved
+    count = exchange.REDUCTIONS * case.target.layers
+    size = exchange.bytes_of(case.target, case.tokens)
+    taken = exchange.seconds(case.target, case.gpus, case.tokens, way, late=end.late)
     why = (
         f"{count} x ({way.latency_us[0]:g} to {way.latency_us[1]:g} us "
         f"+ {size / 1024:.0f} KiB at {way.gb_s:g} GB/s), {way.name}"
     )
-    return Part("all-reduce", Range.of(count * each), why)
+    return Part("all-reduce", Range.of(taken), why)
 
 
 def _dispatch(case: Case, record: FieldRecord, anchors: Sequence[Measured], end: _End) -> Part:

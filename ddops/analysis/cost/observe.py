@@ -20,6 +20,8 @@ from ddops.spec.cost import Processor, StepDocument, Target
 from ddops.spec.record import Metrics, Record
 from ddops.spec.run import Run
 
+_HALF = ("bfloat16", "float16")
+
 
 @dataclass(frozen=True)
 class Observed:
@@ -29,6 +31,16 @@ class Observed:
     on: Processor | None  # None: not in the catalogue
     accept: dict[int, float]  # by budget, at the lowest concurrency; of draft trees
     source: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one GPU cannot avoid in one target step, drafting included."""
+
+    shape: Target
+    tokens: int  # that are verified at once
+    bytes: float
+    flops: float
 
 
 def of_run(run: Run, records: Sequence[Record]) -> Observed:
@@ -49,6 +61,24 @@ def of_run(run: Run, records: Sequence[Record]) -> Observed:
         on=on,
         accept=_accepts(records),
         source=f"{run.box}-{run.fingerprint[:8]}",
+    )
+
+
+def work(record: Record, gpus: int) -> Work | None:
+    """Of one target step over `gpus` GPUs; None where it cannot be reckoned."""
+    shape = _target(record, (*_HALF, "float32"))
+    if shape is None or _unfit(record) or record.metrics is None:
+        return None
+    requests = record.metrics.concurrency_achieved
+    tokens = max(1, round(requests * _nodes(record, record.metrics)))
+    size = floor.read(shape, gpus, tokens, round(requests * _context(record.metrics)))
+    wide = 2 if record.engine and record.engine.info.get("dtype") == "float32" else 1
+    drafted = size.draft if record.cell.variant.mode != "ar" else 0.0
+    return Work(
+        shape=shape,
+        tokens=tokens,
+        bytes=wide * (size.target_weights + size.cache + drafted),
+        flops=floor.flops(shape, gpus, tokens),
     )
 
 
@@ -152,7 +182,7 @@ def _processor(run: Run) -> Processor | None:
     return recognised(names.pop()) if len(names) == 1 else None
 
 
-def _target(record: Record) -> Target | None:
+def _target(record: Record, dtypes: Sequence[str] = _HALF) -> Target | None:
     """As our own engine tells it, at 16 bits; else what the catalogue has under its name."""
     info = record.engine.info if record.engine else {}
     model = info.get("model")
@@ -162,7 +192,7 @@ def _target(record: Record) -> Target | None:
         return listed.get(record.deployment.model.name)
     if shape.get("family") not in ("llama", "qwen3"):
         return None  # a mixture's experts are not in it
-    if info.get("dtype") not in ("bfloat16", "float16"):
+    if info.get("dtype") not in dtypes:
         return None
     return Target(
         name=record.deployment.model.name,

@@ -1,0 +1,22 @@
+"""What the all-reduces of one step take, from latency and bandwidth of a link. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ddops.spec.cost import Link, Target
+
+REDUCTIONS: Final = 2  # of a layer whose tensors are spread: attention and MLP
+
+
+def bytes_of(target: Target, tokens: int) -> int:
+    """That every GPU has to have the sum of: a vector of 16-bit values a token."""
+    return 2 * tokens * target.hidden
+
+
+def seconds(target: Target, gpus: int, tokens: int, over: Link, *, late: bool) -> float:
+    """`late`: with the worst latency that was reported of such a link. 0 for one GPU."""
+    if gpus == 1:
+        return 0.0
+    moved = 2 * (gpus - 1) / gpus * bytes_of(target, tokens) / over.gb_s / 1e9
+    return REDUCTIONS * target.layers * (over.latency_us[late] / 1e6 + moved)
