@@ -50,7 +50,8 @@ def deploy(
         if dry_run:
             if not shown_first(site, out):
                 planned = plan(site)
-                out.result(as_data(planned), draw(planned, site.place, arguments=True))
+                shown = draw(planned, site.place, arguments=True, unit=True)
+                out.result(as_data(planned), shown)
             return
         with locked(site, "deploy", wait_s=lock_wait, voice=out):
             if brought_first(site, out, yes=yes):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ddops.flows.plan import Plan
     from ddops.spec.command import Command
     from ddops.spec.place import Place
+    from ddops.spec.situation import Situation
 
 
 def plan(
@@ -63,25 +64,43 @@ def as_data(planned: Plan) -> dict[str, Any]:
         "commands": [told(command) for command in planned.commands],
         "bytes": planned.bytes,
         "takes_s": planned.takes_s,
+        "unit": planned.rendered.unit,
         "unit_sha256": planned.rendered.unit_sha256,
+        "memory": _memory(planned.rendered.advised.situation),
         "arguments": [argument.model_dump() for argument in planned.rendered.advised.arguments],
         "overridden": [one.model_dump() for one in planned.rendered.advised.advice.overridden],
         "notes": [one.model_dump() for one in planned.rendered.advised.advice.notes],
     }
 
 
-def draw(planned: Plan, place: Place, *, arguments: bool) -> RenderableType:
+def draw(planned: Plan, place: Place, *, arguments: bool, unit: bool = False) -> RenderableType:
     from rich.console import Group
 
-    parts = [draw_commands(planned.commands, place)]
+    parts: list[RenderableType] = [draw_commands(planned.commands, place)]
     if arguments:
         given = planned.rendered.advised.arguments
         rows = [(f"{a.flag} {_short(a.value, place)}".strip(), a.why) for a in given]
         parts += ["", table(("engine argument", "why"), rows)]
+        parts += _draw_memory(planned.rendered.advised.situation)
     advice = planned.rendered.advised.advice
     notes = [f"overridden: rule `{one.rule}`: {one.why}" for one in advice.overridden]
     notes += [f"note: {one.why}" for one in advice.notes]
-    return Group(*parts, *(["", *notes] if notes else []))
+    parts += ["", *notes] if notes else []
+    return Group(*parts, *(["", "unit:", planned.rendered.unit.rstrip()] if unit else []))
+
+
+def _memory(situation: Situation) -> dict[str, float | int | None]:
+    """GiB of one GPU."""
+    names = ("memory", "weights", "of_drafter", "cache", "cache_tokens", "reserve", "fits_tokens")
+    return {"gpus": situation.use, **{name: getattr(situation, name) for name in names}}
+
+
+def _draw_memory(situation: Situation) -> list[RenderableType]:
+    from ddops.rules.memory import lines
+
+    rows = [(what, f"{gib:.1f}", why) for what, gib, why in lines(situation)]
+    columns = (f"each of {situation.use} x {situation.gpu}", "GiB", "reckoned from")
+    return ["", table(columns, rows, right=("GiB",))] if rows else []
 
 
 def show_commands(out: Output, commands: Sequence[Command], place: Place) -> None:

@@ -20,7 +20,9 @@ def parse(text: bytes | None) -> Shape | None:
             attention="mla" if inner.get("kv_lora_rank") else "gqa",
             kv_bytes_per_token=_BYTES * int(inner["num_hidden_layers"]) * _values(inner),
             max_context=int(inner["max_position_embeddings"]),
-            experts=int(inner.get("n_routed_experts") or inner.get("num_experts") or 0),
+            experts=_experts(inner),
+            vocabulary=int(inner.get("vocab_size") or 0),
+            copied_bytes=_copied(inner),
             vision="vision_config" in config,
             remote_code="auto_map" in config,
         )
@@ -35,10 +37,34 @@ def parse_drafter(text: bytes | None) -> DrafterShape | None:
         own = config.get("dflash_config")
         block = config.get("block_size") or (own.get("block_size") if own else None)
         depth = int(block) - 1 if block else None
-        return DrafterShape(method="dflash", depth=depth, yarn=_yarn(config))
+        return DrafterShape(
+            method="dflash", depth=depth, yarn=_yarn(config), kv_bytes_per_token=_cached(config)
+        )
     if "Eagle3" in names:
-        return DrafterShape(method="eagle3", yarn=_yarn(config))
+        return DrafterShape(method="eagle3", yarn=_yarn(config), kv_bytes_per_token=_cached(config))
     return None
+
+
+def _experts(config: dict[str, Any]) -> int:
+    return int(config.get("n_routed_experts") or config.get("num_experts") or 0)
+
+
+def _copied(config: dict[str, Any]) -> int:
+    """The projections down to latents, and the routers. Heads and experts share out the rest."""
+    hidden, layers = int(config.get("hidden_size") or 0), int(config["num_hidden_layers"])
+    down = 0
+    if config.get("kv_lora_rank"):
+        query = int(config.get("q_lora_rank") or 0)
+        down = query + int(config["kv_lora_rank"]) + int(config["qk_rope_head_dim"])
+    sparse = layers - int(config.get("first_k_dense_replace") or 0)
+    return _BYTES * hidden * (layers * down + sparse * _experts(config))
+
+
+def _cached(config: dict[str, Any]) -> int | None:
+    try:
+        return _BYTES * int(config["num_hidden_layers"]) * _values(config)
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _values(config: dict[str, Any]) -> int:

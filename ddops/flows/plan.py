@@ -8,12 +8,13 @@ from ddops.engines.base import Engine
 from ddops.engines.table import ENGINES
 from ddops.errors import CheckError
 from ddops.facts.look import api_key, look
+from ddops.facts.weights import parse_offer
 from ddops.flows import model, packages
 from ddops.flows.advise import Advised, advise
 from ddops.flows.arrival import look_landing
 from ddops.flows.site import Site
 from ddops.render.unit import render_env, render_unit
-from ddops.spec.command import Command, Pull, Run
+from ddops.spec.command import Command, Pull, Put, Run
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.layout import layout
 from ddops.spec.observed import Holding, Observed
@@ -69,9 +70,11 @@ def plan(site: Site) -> Plan:
     check_engine(seen, ENGINES[wish.engine])
     check_driver(wish, seen)
     check_port(seen)
-    fetched = _weights(site, wish.model.weights, seen.model)
+    held, fetched = _weights(site, wish.model.weights, seen.model)
+    seen = seen.model_copy(update={"model": held})
     if isinstance(wish.decoding.drafter, Weights) and seen.drafter:
-        fetched += _weights(site, wish.decoding.drafter, seen.drafter)
+        held, more = _weights(site, wish.decoding.drafter, seen.drafter)
+        seen, fetched = seen.model_copy(update={"drafter": held}), [*fetched, *more]
     weights.check_disk(fetched, seen.system.disk_free, site.place.root)
     pulls = any(isinstance(one, Pull) for one in fetched)
     rendered = render(site, wish, seen)
@@ -141,9 +144,17 @@ def _refuse(verdict: Verdict) -> None:
         raise CheckError(verdict.said, hint=verdict.fix)
 
 
-def _weights(site: Site, wanted: Weights, seen: Holding) -> list[Command]:
+def _weights(site: Site, wanted: Weights, seen: Holding) -> tuple[Holding, list[Command]]:
+    """What is missing, and the holding with the listing that will be recorded: rules ask for its
+    sizes, and a unit must not be another one once the weights are there."""
     where = layout(wanted, site.place)
-    return model.missing(site, wanted, seen, where) if where else []
+    if where is None:
+        return seen, []
+    commands = model.missing(site, wanted, seen, where)
+    noted = [one for one in commands if isinstance(one, Put) and one.path == where.listing]
+    if noted:
+        seen = seen.model_copy(update={"offer": parse_offer(noted[0].text.encode())})
+    return seen, commands
 
 
 def _service(site: Site, seen: Observed, rendered: Rendered, *, changed: bool) -> list[Command]:

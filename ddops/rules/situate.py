@@ -8,7 +8,7 @@ from typing import Any
 
 from ddops.engines.base import Paths
 from ddops.engines.options import Options
-from ddops.rules.memory import need
+from ddops.rules.memory import Models, need
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.hardware import Hardware
 from ddops.spec.observed import Gpu, Holding, Observed
@@ -103,8 +103,12 @@ def _models(deployment: Deployment, seen: Seen) -> dict[str, Any]:
 def _memory(deployment: Deployment, seen: Seen, use: int) -> dict[str, Any]:
     memory = min((gpu.memory_mib for gpu in seen.box.gpus), default=0) / 1024 or None
     shared = use * (deployment.node.of if deployment.node else 1)
-    shape, size = deployment.model.shape or seen.shape, _size(deployment, seen.box)
-    needed = need(deployment, shape, size=size, gpu=memory, use=shared)
+    models = Models(
+        shape=deployment.model.shape or seen.shape,
+        drafter=deployment.decoding.drafter_shape or seen.drafter,
+        sizes=_sizes(deployment, seen.box),
+    )
+    needed = need(deployment, models, gpu=memory, use=shared)
     return {"memory": memory, **needed.model_dump()}
 
 
@@ -133,12 +137,11 @@ def fabric_of(hardware: Hardware) -> Fabric:
     return "starting" if joining else "failed"
 
 
-def _size(deployment: Deployment, box: Observed) -> int | None:
-    """Bytes of target and drafter; None while the target's are not known."""
+def _sizes(deployment: Deployment, box: Observed) -> tuple[int | None, int | None]:
+    """Bytes of target and drafter."""
     drafter = deployment.decoding.drafter
     target = _bytes(deployment.model.weights, box.model)
-    drafts = _bytes(drafter, box.drafter) if isinstance(drafter, Weights) else None
-    return target + (drafts or 0) if target else None
+    return target, _bytes(drafter, box.drafter) if isinstance(drafter, Weights) else None
 
 
 def _bytes(weights: Weights, held: Holding | None) -> int | None:

@@ -22,6 +22,8 @@ class Shape(Word):
     kv_bytes_per_token: int = Field(gt=0)  # all layers, 16 bits a value, not sharded
     max_context: int = Field(gt=0)  # tokens
     experts: int = Field(default=0, ge=0)  # routed; 0: dense
+    vocabulary: int = Field(default=0, ge=0)  # tokens; 0: not said
+    copied_bytes: int = Field(default=0, ge=0)  # whole on every GPU: latents' ways down, routers
     vision: bool = False
     remote_code: bool = False  # ships Python of its own (`auto_map`)
 
@@ -30,3 +32,4 @@ class DrafterShape(Word):
     method: Method
     depth: int | None = Field(default=None, ge=1)  # positions of one draft; block size less one
     yarn: Yarn = "none"
+    kv_bytes_per_token: int | None = Field(default=None, gt=0)  # all layers, 16 bits a value

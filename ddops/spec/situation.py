@@ -61,9 +61,12 @@ class Situation(Word):
     yarn: Yarn | None
     # GiB a GPU
     memory: float | None
-    weights: float | None  # target and drafter, their share of it
-    cache: float | None  # of one request at full context, or of `kv_tokens`
+    weights: float | None  # target and drafter, their share
+    of_drafter: float | None  # of these
+    cache: float | None  # of `cache_tokens`
+    cache_tokens: int | None  # `kv_tokens`, or what the engine takes without
     reserve: float | None  # activations, graphs, libraries
+    fits_tokens: int | None  # the largest cache that fits beside weights and reserve
 
     @property
     def tree(self) -> bool:

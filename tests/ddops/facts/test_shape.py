@@ -17,7 +17,11 @@ KIMI: dict[str, Any] = {
     "vision_config": {"num_hidden_layers": 27},
     "text_config": {
         "num_hidden_layers": 61,
+        "hidden_size": 7168,
+        "vocab_size": 163840,
+        "first_k_dense_replace": 1,
         "num_attention_heads": 64,
+        "q_lora_rank": 1536,
         "kv_lora_rank": 512,
         "qk_rope_head_dim": 64,
         "n_routed_experts": 384,
@@ -34,6 +38,13 @@ QWEN: dict[str, Any] = {
     "max_position_embeddings": 40960,
 }
 DFLASH: dict[str, Any] = {"architectures": ["DFlashDraftModel"], "block_size": 8}
+DFLASH_LAYERS = {
+    "num_hidden_layers": 6,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "hidden_size": 7168,
+}
 YARN = {"rope_type": "yarn", "factor": 64}
 
 
@@ -43,8 +54,16 @@ def text(config: dict[str, Any]) -> bytes:
 
 def test_kimi_is_what_the_profiles_pin() -> None:
     found = parse(text(KIMI))
-    assert found == load_box("b300").deployment.model.shape
-    assert found == load_box("pro6000").deployment.model.shape
+    profiles = [
+        load_box(f"{box}{engine}") for box in ("b300", "pro6000") for engine in ("", "-ddtree")
+    ]
+    assert [found] * 4 == [box.deployment.model.shape for box in profiles]
+
+
+def test_kimis_drafter_is_what_the_profiles_pin() -> None:
+    rope = {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}
+    found = parse_drafter(text({**DFLASH, **DFLASH_LAYERS, "rope_scaling": rope}))
+    assert found == load_box("b300-ddtree").deployment.decoding.drafter_shape
 
 
 def test_ordinary_keys_and_values_are_counted_by_heads() -> None:

@@ -46,6 +46,8 @@ UNITS = {
     "two-b300-vllm-rank-1": ("b300", rank(1, "vllm"), VLLM),
     "pro6000-sglang": ("pro6000", box_of("pro6000"), PATCHED),
     "pro6000-vllm": ("pro6000", chain_on_vllm("pro6000"), VLLM),
+    "b300-ddtree": ("b300", box_of("b300-ddtree"), {"version": "0.1.0", "options": ""}),
+    "pro6000-ddtree": ("pro6000", box_of("pro6000-ddtree"), {"version": "0.1.0", "options": ""}),
     "h200-ddtree": ("h200", box_of("h200"), {"version": "0.1.0", "options": ""}),
 }
 
@@ -205,9 +207,37 @@ def test_sglang_is_never_given_a_key_that_others_could_read() -> None:
         advised("b300", box, **PATCHED)
 
 
-def test_the_bundled_engine_refuses_a_second_gpu() -> None:
-    said = refused(advised("h200", box_of("h200", gpus=8), version="0.1.0"))
-    assert "rule `ddtree-one-gpu`" in said
+def test_the_bundled_engine_runs_a_worker_a_gpu_as_the_interconnect_has_it() -> None:
+    own = {"version": "0.1.0", "options": ""}
+    over_nvlink = advised("b300", box_of("b300-ddtree"), **own)
+    over_pcie = advised("pro6000", box_of("pro6000-ddtree"), **own)
+    for found in (over_nvlink, over_pcie):
+        found.check()
+    assert (flags(over_nvlink).get("--tp"), flags(over_nvlink).get("--ep")) == ("8", None)
+    assert (flags(over_pcie).get("--tp"), flags(over_pcie).get("--ep")) == (None, "8")
+    assert ("NCCL_NVLS_ENABLE", "1") in [(one.name, one.value) for one in over_nvlink.settings]
+    assert ("NCCL_NVLS_ENABLE", "0") in [(one.name, one.value) for one in over_pcie.settings]
+    asked = advised("pro6000", box_of("pro6000-ddtree", parallel="tp"), **own)
+    assert flags(asked)["--tp"] == "8"
+
+
+def test_a_cache_that_does_not_fit_is_refused_with_the_largest_that_does() -> None:
+    own = {"version": "0.1.0", "options": ""}
+    few = box_of("pro6000-ddtree").deployment.limits.model_copy(update={"kv_tokens": None})
+    said = refused(advised("pro6000", box_of("pro6000-ddtree", limits=few), **own))
+    assert "rule `ddtree-memory-fits`" in said
+    assert "46.3 for a cache of 524288 tokens" in said
+    tokens = int(said.partition("set `kv_tokens: ")[2].partition("`")[0])
+    fitting = few.model_copy(update={"kv_tokens": tokens})
+    advised("pro6000", box_of("pro6000-ddtree", limits=fitting), **own).check()
+    more = few.model_copy(update={"kv_tokens": tokens + 1024})
+    refused(advised("pro6000", box_of("pro6000-ddtree", limits=more), **own))
+
+
+def test_weights_that_no_cache_is_left_beside_are_told_so() -> None:
+    own = {"version": "0.1.0", "options": ""}
+    said = refused(advised("pro6000", box_of("pro6000-ddtree", gpus=4), **own))
+    assert "use more GPUs: weights and reserve alone are 15" in said
 
 
 def test_an_engine_that_cannot_say_its_help_is_checked_against_the_nearest_release() -> None:

@@ -21,21 +21,21 @@ def test_a_forbidden_wish_is_explained_too(machine: Machine) -> None:
     machine.inventory(gpus=2)
     done = machine.ddops("explain", "stand")
     assert done.returncode == 5
-    assert "ddtree-one-gpu" in done.stdout
+    assert "gpus-as-wished" in done.stdout
     refused = machine.ddops("plan", "stand")
     assert refused.returncode == 5
     assert "the wish breaks rule `" in refused.stderr
 
 
 def test_an_override_goes_on_and_is_recorded_with_the_deployment(machine: Machine) -> None:
-    machine.inventory(gpus=2)
-    overrides = ("--override", "ddtree-one-gpu", "--override", "gpus-as-wished")
+    machine.inventory(parallel="ep")
+    overrides = ("--override", "ep-needs-experts", "--override", "gpus-as-wished")
     planned = machine.ddops("plan", "stand", *overrides)
-    assert "overridden: rule `ddtree-one-gpu`: the bundled engine runs on one GPU" in planned.stdout
+    assert "overridden: rule `ep-needs-experts`: expert parallelism shares out" in planned.stdout
     done = machine.ddops("deploy", "stand", "--yes", *overrides)
     assert done.returncode == 0, done.stderr
     kept = json.loads((machine.box_home / "generations.json").read_text("utf-8"))["kept"]
-    assert kept[0]["deployment"]["overrides"] == ["ddtree-one-gpu", "gpus-as-wished"]
+    assert kept[0]["deployment"]["overrides"] == ["ep-needs-experts", "gpus-as-wished"]
     explained = machine.ddops("explain", "stand", *overrides)
     assert explained.returncode == 0
     assert "overridden" in explained.stdout
