@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddops.analysis.cost import catalogue
+from ddops.analysis.cost.engine_runs import of_engine_runs
 from ddops.analysis.cost.estimate import Case, Estimate
 from ddops.analysis.cost.estimate import estimate as reckon
 from ddops.analysis.cost.observe import Observed, of_document, of_run
@@ -15,7 +16,7 @@ from ddops.bundle import recheck
 from ddops.errors import BundleError, UsageError
 from ddops.flows.bundle_verify import unpacked
 from ddops.flows.runs import load, read
-from ddops.spec.cost import StepDocument
+from ddops.spec.cost import EngineRuns, StepDocument
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ def fit(path: Path, wanted: Wanted, gpu: str | None = None) -> Fitted:
 
 def _observed(path: Path) -> Observed:
     if path.is_file() and path.suffix == ".json":
+        if '"runs"' in path.read_text("utf-8"):
+            return of_engine_runs(read(path, EngineRuns))
         return of_document(read(path, StepDocument))
     if (path / "run.json").is_file():
         stored = load(path)

@@ -148,3 +148,19 @@ class StepDocument(Word):
     repeats: int
     copy_bytes_per_s: float
     steps: tuple[StepRow, ...]
+
+
+class EngineRun(Word, extra="ignore"):
+    """One mode over a list of prompts; of what was written, that which a step follows from."""
+
+    name: str  # `c1 ddtree16 #0`
+    decode_tok_s_each: float = Field(gt=0)  # of one stream, prefill left out
+    accept: float | None
+
+
+class EngineRuns(Word, extra="ignore"):
+    """What the engine alone made, without HTTP (`repro/h200-smollm2/engine-*.json`)."""
+
+    device: str
+    dtype: str
+    runs: tuple[EngineRun, ...]
