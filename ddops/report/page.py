@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 from ddops.report.plots import plots
+from ddops.report.power import over_time
 from ddops.report.view import View
 
 
@@ -19,7 +20,8 @@ class Page:
 
 def page(view: View, template: Callable[[str], str]) -> Page:
     """`template` gives the text of a template by name, for example `report.html.j2`."""
-    drawn = plots(view.groups)
+    course = over_time(view.groups)
+    drawn = (*plots(view.groups), *((course,) if course is not None else ()))
     return Page(
         html=render("report.html.j2", template, view=view, plots=drawn),
         markdown=render("report.md.j2", template, view=view),

@@ -34,7 +34,7 @@ def plots(groups: Sequence[Group]) -> tuple[Plot, ...]:
 
 def throughput(groups: Sequence[Group]) -> Plot | None:
     ladder = _ladder(groups)
-    names = _names(groups)
+    names = names_of(groups)
     if not any(group.good for group in groups):
         return None
 
@@ -56,11 +56,11 @@ def throughput(groups: Sequence[Group]) -> Plot | None:
     whiskers = any(len(group.good) > 1 for group in groups)
     caption = "Output tokens per second of the whole service, by variant and pace."
     caption += " Whiskers: lowest to highest repeat." if whiskers else ""
-    return Plot("Throughput", _drawn("throughput", draw, names), caption)
+    return Plot("Throughput", drawn("throughput", draw, names), caption)
 
 
 def latency(groups: Sequence[Group]) -> Plot | None:
-    names = _names(groups)
+    names = names_of(groups)
     ladder = _ladder(groups)
     points = [group for group in groups if group.median and user_tok_s(_of(group))]
     if not points:
@@ -71,7 +71,7 @@ def latency(groups: Sequence[Group]) -> Plot | None:
             own = [group for group in points if group.variant.name == name]
             xs = [user_tok_s(_of(group)) or 0.0 for group in own]
             ys = [_of(group).output_tok_s for group in own]
-            colour = _series(names, name)
+            colour = series_of(names, name)
             axes.plot(xs, ys, color=colour, linewidth=1.2)
             for group, x, y in zip(own, xs, ys, strict=True):
                 mark = _MARKS[ladder.index(group.pace) % len(_MARKS)]
@@ -86,7 +86,7 @@ def latency(groups: Sequence[Group]) -> Plot | None:
         axes.set_ylabel("tok/s of the service")
 
     caption = "What a user gives up for what the service gains: up and to the right is better."
-    return Plot("Throughput against latency", _drawn("latency", draw, names), caption)
+    return Plot("Throughput against latency", drawn("latency", draw, names), caption)
 
 
 def accept(groups: Sequence[Group]) -> Plot | None:
@@ -116,11 +116,11 @@ def accept(groups: Sequence[Group]) -> Plot | None:
         axes.legend(fontsize=9)
 
     caption = "Mean tokens committed per target step, bonus included, by budget; 1 is no gain."
-    return Plot("Accept by budget", _drawn("accept", draw, ()), caption)
+    return Plot("Accept by budget", drawn("accept", draw, ()), caption)
 
 
 def positions(groups: Sequence[Group]) -> Plot | None:
-    names = _names(groups)
+    names = names_of(groups)
     told = [g for g in groups if g.median and _of(g).accepted_per_position]
     if not told:
         return None
@@ -144,7 +144,7 @@ def positions(groups: Sequence[Group]) -> Plot | None:
     caption = f"How many verify steps accept a draft this deep, at {lowest}."
     return Plot(
         "Acceptance by position",
-        _drawn("positions", draw, tuple(group.variant.name for group in told), names),
+        drawn("positions", draw, tuple(group.variant.name for group in told), names),
         caption,
     )
 
@@ -158,7 +158,7 @@ def _bar(axes: Axes, group: Group, x: float, width: float, colour: str) -> None:
         axes.errorbar(x, value, [[value - low], [high - value]], color=INK, capsize=2)
 
 
-def _drawn(
+def drawn(
     name: str,
     draw: Callable[[Axes], None],
     legend: Sequence[str],
@@ -169,7 +169,7 @@ def _drawn(
         figure = Figure(figsize=_SIZE, layout="constrained")
         axes = figure.add_subplot()
         draw(axes)
-        keys = [Patch(color=_series(names or legend, label), label=label) for label in legend]
+        keys = [Patch(color=series_of(names or legend, label), label=label) for label in legend]
         if keys:
             figure.legend(
                 handles=keys, loc="outside upper left", ncols=4, fontsize=9, handlelength=0.7
@@ -183,18 +183,18 @@ def _ladder(groups: Sequence[Group]) -> tuple[Pace, ...]:
     return tuple(sorted(paces, key=lambda pace: (pace.arrivals, pace.concurrency, pace.rate or 0)))
 
 
-def _names(groups: Sequence[Group]) -> tuple[str, ...]:
+def names_of(groups: Sequence[Group]) -> tuple[str, ...]:
     """Variants in the order of the matrix, `ar` first so that it keeps its colour."""
     ordered = sorted(groups, key=lambda group: group.variant.mode != "ar")
     return tuple(dict.fromkeys(group.variant.name for group in ordered))
 
 
-def _series(names: Sequence[str], name: str) -> str:
+def series_of(names: Sequence[str], name: str) -> str:
     return SERIES[names.index(name) % len(SERIES)]
 
 
 def _colour(names: Sequence[str], group: Group) -> str:
-    return _series(names, group.variant.name)
+    return series_of(names, group.variant.name)
 
 
 def _anchor(group: Group) -> str:

@@ -10,6 +10,7 @@ from ddops.analysis.claims import Claim, claims
 from ddops.analysis.compare import verdict
 from ddops.analysis.repeats import Group, groups
 from ddops.analysis.steady import steadiness
+from ddops.report.power import Power, power
 from ddops.report.rows import COLUMNS, Value, row
 from ddops.report.setup import setup
 from ddops.spec.record import Record
@@ -55,6 +56,7 @@ class View:
     rows: tuple[tuple[Value, ...], ...]
     spread: str
     groups: tuple[Group, ...]
+    power: Power | None  # None: nothing was sampled beside the cells
     entries: tuple[Entry, ...]  # the last attempt at each cell
     earlier: tuple[Entry, ...]  # attempts that were tried again
     setup: tuple[tuple[str, str], ...]
@@ -83,6 +85,7 @@ def view(run: Run, entries: Sequence[Entry]) -> View:
         rows=tuple(row(group) for group in grouped),
         spread=_spread(run, grouped),
         groups=grouped,
+        power=power(grouped),
         entries=tuple(kept),
         earlier=tuple(entry for entry in entries if entry not in kept),
         setup=setup(run, records),
@@ -102,6 +105,10 @@ DEFINITIONS = (
         "concurrency: requests the client keeps in flight; 2/s: requests sent a second, "
         "whether answered or not",
     ),
+    ("J/token", "energy of the GPUs that serve, else of the CPU packages / tokens of the window"),
+    ("GPU busy", "share of the window in which some kernel ran, by the driver's word"),
+    ("throttled", "share of the samples in which power or heat held the GPU back"),
+    ("limited by", "the verdict of docs/telemetry.md; latency-bound: short kernels in a row"),
     ("budget", "nodes of the draft tree besides the root; ddtree-b8 has budget 8"),
     ("invalid", "a correctness gate is red: the speed is not shown, and nothing is made from it"),
 )
