@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ddops.analysis.compare import Row
+    from ddops.analysis.effort import Effort
     from ddops.bench.expand import Estimate
     from ddops.flows.bench import Benched, Plan
     from ddops.flows.site import Site
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _DEFAULT = "local"
 _TYPED = "ddops.typed"
 _COLUMNS = ("variant", "C", "repeat", "tok/s", "vs ar", "TTFT p50", "TPOT p50", "accept", "gate")
-_OPEN = ("req/s", "in SLO/s")
 
 MatrixFile = Annotated[
     str,
@@ -115,12 +115,19 @@ def _show(result: Benched, output: Output) -> None:
     from ddops.flows import bench as flow
 
     looked = result.steadiness
+    beside = {one.cell: one for one in result.efforts}
     data = {
         "folder": str(result.folder),
-        "cells": [asdict(row) for row in result.rows],
+        "cells": [
+            {**asdict(row), "power": asdict(beside[row.cell]) if row.cell in beside else None}
+            for row in result.rows
+        ],
         "steady": {"steady": looked.steady, "change": looked.change} if looked else None,
     }
-    output.result(data, draw(result.rows))
+    output.result(data, draw(result.rows, beside))
+    for one in result.efforts:
+        if one.verdict is not None:
+            output.detail(f"{one.cell}: {one.bound}. {one.verdict.why}")
     if looked is not None:
         (output.say if looked.steady else output.warn)(looked.text)
     output.say(f"records: {result.folder}")
@@ -145,10 +152,27 @@ def with_matrix(args: list[str]) -> list[str]:
     return given
 
 
-def draw(rows: tuple[Row, ...]) -> RenderableType:
-    columns = (*_COLUMNS[:-1], *(_OPEN if any(map(_is_open, rows)) else ()), _COLUMNS[-1])
-    cells = [_cells_of(row, len(columns) - len(_COLUMNS)) for row in rows]
+def draw(rows: tuple[Row, ...], beside: Mapping[str, Effort]) -> RenderableType:
+    """`beside`: what the box did, by cell."""
+    more = _more(rows, beside)
+    columns = (*_COLUMNS[:-1], *more, _COLUMNS[-1])
+    cells = [_cells_of(row, [tell(row) for tell in more.values()]) for row in rows]
     return table(columns, cells, right=columns[1:-1])
+
+
+def _more(rows: tuple[Row, ...], beside: Mapping[str, Effort]) -> dict[str, Callable[[Row], str]]:
+    """Columns that only some runs have something for."""
+    more: dict[str, Callable[[Row], str]] = {}
+    if any(map(_is_open, rows)):
+        more["req/s"] = lambda row: _number(row.requests_s, "{:.2f}")
+        more["in SLO/s"] = lambda row: _number(row.goodput_s, "{:.2f}")
+    energy = {cell: one.j_per_token for cell, one in beside.items()}
+    if any(value is not None for value in energy.values()):
+        more["J/token"] = lambda row: _number(energy.get(row.cell), "{:.3g}")
+    bound = {cell: one.bound for cell, one in beside.items()}
+    if any(bound.values()):
+        more["limited by"] = lambda row: bound.get(row.cell) or "-"
+    return more
 
 
 def _is_open(row: Row) -> bool:
@@ -156,8 +180,7 @@ def _is_open(row: Row) -> bool:
     return not row.concurrency or row.goodput_s is not None
 
 
-def _cells_of(row: Row, more: int) -> list[str]:
-    requests = [_number(row.requests_s, "{:.2f}"), _number(row.goodput_s, "{:.2f}")]
+def _cells_of(row: Row, more: list[str]) -> list[str]:
     return [
         row.variant,
         _rung(row.pace),
@@ -167,7 +190,7 @@ def _cells_of(row: Row, more: int) -> list[str]:
         _number(row.ttft_p50_s, "{:.0f} ms", scale=1000),
         _number(row.tpot_p50_s, "{:.1f} ms", scale=1000),
         _number(row.accept, "{:.2f}"),
-        *requests[:more],
+        *more,
         f"{row.verdict}, warned" if row.warnings else row.verdict,
     ]
 

@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from ddops.analysis.compare import Row, rows
+from ddops.analysis.effort import Effort, efforts
 from ddops.analysis.steady import Steadiness, steadiness
 from ddops.bench import expand
 from ddops.bench.journal import Journal
@@ -60,6 +61,10 @@ class Benched:
             for row, record in zip(rows(self.records), self.records, strict=True)
             if not record.cell.again
         )
+
+    @property
+    def efforts(self) -> tuple[Effort, ...]:
+        return efforts([record for record in self.records if not record.cell.again])
 
     @property
     def steadiness(self) -> Steadiness | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ddops.analysis.bottleneck import LABELS
 from ddops.analysis.telemetry import Serving, telemetry
 from ddops.errors import UsageError
 from ddops.flows.bench import load_matrix
@@ -110,6 +111,19 @@ def test_the_speed_up_is_that_of_the_two_records_it_names(measured: BenchMachine
     of, base = measured.record("ddtree-b8.c2.r1").metrics, measured.record("ar.c2.r1").metrics
     assert of is not None and base is not None
     assert ratio["value"] == of.output_tok_s / base.output_tok_s > 1.5
+
+
+def test_what_limited_a_cell_stands_in_table_and_data(measured: BenchMachine) -> None:
+    shown = measured.bench("--verbose")
+    assert "limited by" in shown.stdout.splitlines()[0]
+    power = json.loads(measured.bench("--json").stdout)["cells"][0]["power"]
+    host = measured.record(CELLS[0]).telemetry
+    assert host is not None
+    assert host.host is not None
+    assert (power["service_cores"], power["cores"]) == (host.host.service_cores, host.host.cores)
+    assert power["verdict"]["kind"] in LABELS
+    assert f"{CELLS[0]}: " in shown.stderr
+    assert power["verdict"]["why"] in shown.stderr
 
 
 def test_the_table_has_a_row_for_every_cell(measured: BenchMachine) -> None:
