@@ -9,6 +9,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 
 from ddops.report.plots import plots
 from ddops.report.power import over_time
+from ddops.report.scaling import scaling, steps
 from ddops.report.view import View
 
 
@@ -21,7 +22,8 @@ class Page:
 def page(view: View, template: Callable[[str], str]) -> Page:
     """`template` gives the text of a template by name, for example `report.html.j2`."""
     course = over_time(view.groups)
-    drawn = (*plots(view.groups), *((course,) if course is not None else ()))
+    others = (scaling(view.groups), steps(view.breakdown), course)
+    drawn = (*plots(view.groups), *(plot for plot in others if plot is not None))
     return Page(
         html=render("report.html.j2", template, view=view, plots=drawn),
         markdown=render("report.md.j2", template, view=view),

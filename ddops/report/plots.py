@@ -1,4 +1,4 @@
-"""The four plots of a report, each with a sentence of what it shows; every point is a link."""
+"""The plots of a report's results, each with a sentence of what it shows; every point is a link."""
 
 from __future__ import annotations
 
@@ -208,5 +208,7 @@ def _of(group: Group) -> Metrics:
 
 
 def _has_budget(group: Group) -> bool:
-    drafted = group.variant.mode == "ddtree" and group.variant.budget is not None
+    """An adaptive variant has another budget at every step."""
+    variant = group.variant
+    drafted = variant.mode == "ddtree" and variant.budget is not None and not variant.adaptive
     return drafted and group.median is not None and _of(group).accept is not None

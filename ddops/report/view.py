@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from ddops.analysis.claims import Claim, claims
 from ddops.analysis.compare import verdict
+from ddops.analysis.cost.breakdown import Breakdown, breakdown
 from ddops.analysis.repeats import Group, groups
 from ddops.analysis.steady import steadiness
 from ddops.report.power import Power, power
-from ddops.report.rows import COLUMNS, Value, row
+from ddops.report.rows import ABSENT, COLUMNS, Value, row
 from ddops.report.setup import setup
 from ddops.spec.record import Record
 from ddops.spec.run import Run
@@ -56,6 +57,7 @@ class View:
     rows: tuple[tuple[Value, ...], ...]
     spread: str
     groups: tuple[Group, ...]
+    breakdown: Breakdown | None  # of the median repeats' steps
     power: Power | None  # None: nothing was sampled beside the cells
     entries: tuple[Entry, ...]  # the last attempt at each cell
     earlier: tuple[Entry, ...]  # attempts that were tried again
@@ -76,15 +78,18 @@ def view(run: Run, entries: Sequence[Entry]) -> View:
     kept = sorted(last.values(), key=lambda entry: _place(run, entry.record))
     records = [entry.record for entry in kept]
     grouped = groups(run.matrix, records)
+    rows = [row(group) for group in grouped]
+    told = [place for place in range(len(COLUMNS)) if any(r[place].text != ABSENT for r in rows)]
     return View(
         title=f"{run.matrix.name} on {run.box}",
         subtitle=_subtitle(run),
         tally=_tally(grouped),
         claims=(*claims(grouped), *_steady(records)),
-        columns=COLUMNS,
-        rows=tuple(row(group) for group in grouped),
+        columns=tuple(COLUMNS[place] for place in told),
+        rows=tuple(tuple(each[place] for place in told) for each in rows),
         spread=_spread(run, grouped),
         groups=grouped,
+        breakdown=breakdown(run, [group.median for group in grouped if group.median]),
         power=power(grouped),
         entries=tuple(kept),
         earlier=tuple(entry for entry in entries if entry not in kept),
