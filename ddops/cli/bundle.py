@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ddops.cli.bundle_replay import replay
 from ddops.cli.bundle_verify import verify
 from ddops.cli.options import BundlePath, Json, Quiet, Verbose
 from ddops.cli.output import Output, table
@@ -87,6 +88,7 @@ def sign(
 
 
 bundle.command()(verify)
+bundle.command()(replay)
 
 
 @bundle.command()

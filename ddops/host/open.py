@@ -57,10 +57,12 @@ def _below(home: str, path: str) -> str:
 
 
 def _local_place(box: Box) -> Place:
-    """`DDOPS_HOME` moves the state of a box, `DDOPS_PYTHON` names the engine's interpreter."""
+    """`DDOPS_HOME` moves the state of a box, `DDOPS_PYTHON` names the engine's interpreter where
+    the box itself names none.
+    """
     default = os.environ.get("DDOPS_HOME") or user_data_dir("ddops")
     root = Path(box.state_dir or default).expanduser().absolute()
-    named = os.environ.get("DDOPS_PYTHON") or box.python or _python()
+    named = box.python or os.environ.get("DDOPS_PYTHON") or _python()
     return Place(
         root=str(root),
         box=box.name,
