@@ -1,4 +1,4 @@
-"""`ddops estimate step`, `fit` and `field`."""
+"""`ddops estimate step`, `fit`, `rank` and `field`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ddops.analysis.cost.fit import Held
     from ddops.analysis.cost.predict import Fitted
     from ddops.analysis.cost.range import Range
+    from ddops.analysis.cost.rank import Projected
     from ddops.report.cost import Text
 
 estimate = typer.Typer(
@@ -94,6 +95,36 @@ def fit(
     wanted = flow.Wanted(_numbers(budgets), concurrency, accept=_range(accept))
     found = flow.fit(path, wanted, gpu)
     out.result(_fitted_data(found), _drawn(fit_text(found)))
+
+
+@estimate.command()
+def rank(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A step benchmark's JSON, of one rank.")
+    ],
+    gpus: Annotated[
+        str, typer.Option(metavar="GPU,GPU,…", help="Where the ranks shall be.")
+    ] = "b300,pro6000",
+    accept: Accept = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """From the measured step of one rank to all of them on other GPUs, beside the field record.
+
+    The rank was timed alone, so the all-reduce is a term of its own.
+
+    \b
+    Example:
+      ddops estimate rank kimi-rank.json
+      ddops estimate rank kimi-rank.json --gpus b300 --accept 4.36
+    """
+    from ddops.flows import estimate as flow
+    from ddops.report.cost import rank_text
+
+    out = Output(json=json, quiet=quiet, verbose=verbose)
+    made = flow.rank(path, gpus.split(","), _range(accept))
+    out.result([_projected(one) for one in made], _drawn(rank_text(made)))
 
 
 @estimate.command()
@@ -176,6 +207,27 @@ def _data(one: Estimate) -> dict[str, Any]:
         "tok_s": _ends(one.tok_s),
         "at_most_tok_s": one.at_most_tok_s,
         "assumptions": list(one.assumptions),
+        "unknown": list(UNKNOWN),
+    }
+
+
+def _projected(one: Projected) -> dict[str, Any]:
+    from ddops.analysis.cost.rank import UNKNOWN
+
+    case = one.row.case
+    return {
+        "gpu": one.on.name,
+        "budget": case.budget,
+        "concurrency": case.batch,
+        "context": case.context,
+        "measured_step_s": one.row.step_ms / 1e3,
+        "measured_floor_s": one.row.floor_ms / 1e3,
+        "rank_s": _ends(one.rank_s),
+        "all_reduce_s": {**(_ends(one.all_reduce_s) or {}), "why": one.why},
+        "step_s": _ends(one.step_s),
+        "accept": _ends(one.accept),
+        "tok_s": _ends(one.tok_s),
+        "record_tok_s": one.record.tok_s if one.record else None,
         "unknown": list(UNKNOWN),
     }
 

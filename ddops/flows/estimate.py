@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ddops.analysis.cost.estimate import estimate as reckon
 from ddops.analysis.cost.observe import Observed, of_document, of_run
 from ddops.analysis.cost.predict import Fitted, Wish, fitted
 from ddops.analysis.cost.range import Range
+from ddops.analysis.cost.rank import Projected, project
 from ddops.bundle import recheck
 from ddops.errors import BundleError, UsageError
 from ddops.flows.bundle_verify import unpacked
@@ -59,6 +61,17 @@ def fit(path: Path, wanted: Wanted, gpu: str | None = None) -> Fitted:
     on = catalogue.processor(gpu) if gpu else None
     wishes = [Wish(budget, wanted.concurrency, wanted.accept, on) for budget in wanted.budgets]
     return fitted(_observed(path), wishes)
+
+
+def rank(path: Path, gpus: Sequence[str], accept: Range | None = None) -> tuple[Projected, ...]:
+    """`path`: what the engine's step benchmark wrote of one rank. Raises `UsageError`."""
+    on = [catalogue.processor(name) for name in gpus]
+    if not path.is_file():
+        raise UsageError(
+            f"there is no {path}",
+            hint="name what `python -m ddtree bench step --rank-of 8 --json FILE` wrote",
+        )
+    return project(read(path, StepDocument), on, catalogue.field_record(), accept)
 
 
 def _observed(path: Path) -> Observed:

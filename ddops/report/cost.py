@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from ddops.analysis.cost import rank
 from ddops.analysis.cost.estimate import Estimate
 from ddops.analysis.cost.field import Line
 from ddops.analysis.cost.fit import Held
 from ddops.analysis.cost.predict import Fitted
 from ddops.analysis.cost.range import Range
+from ddops.analysis.cost.rank import Projected
 from ddops.analysis.cost.unknown import UNKNOWN
 
 
@@ -56,6 +58,48 @@ def fit_text(found: Fitted) -> Text:
         parts += ["", _held(title, held)] if held else []
     reasons = dict.fromkeys(one.why for one in found.predictions)
     return [*parts, "", _predictions(found), *reasons, _STREAMING]
+
+
+def rank_text(made: Sequence[Projected]) -> Text:
+    """One table a GPU, then how its all-reduce was reckoned, then what is not known."""
+    parts: list[Table | str] = []
+    for name in dict.fromkeys(one.on.name for one in made):
+        here = [one for one in made if one.on.name == name]
+        whys = dict.fromkeys(f"all-reduce: {one.why}" for one in here)
+        parts += [_projected(here), *whys, f"{name}: {here[0].on.source}", ""]
+    return [*parts, _STREAMING, "", "not known:", *(f"  {text}" for text in rank.UNKNOWN)]
+
+
+def _projected(made: Sequence[Projected]) -> Table:
+    there = made[0].on.name
+    columns = (
+        "budget",
+        "C",
+        "measured ms",
+        "its floor",
+        f"on {there}",
+        "all-reduce",
+        "step ms",
+        "accept",
+        "tok/s",
+        "the record",
+    )
+    rows = tuple(
+        (
+            str(one.row.case.budget or "ar"),
+            str(one.row.case.batch),
+            f"{one.row.step_ms:.2f}",
+            f"{one.row.floor_ms:.2f}",
+            _shown(one.rank_s, 1e3),
+            _shown(one.all_reduce_s, 1e3),
+            _shown(one.step_s, 1e3),
+            _shown(one.accept),
+            _shown(one.tok_s, digits=0),
+            f"{one.record.tok_s:g}" if one.record else "-",
+        )
+        for one in made
+    )
+    return Table(columns, rows, right=columns)
 
 
 def field_text(made: Sequence[Line]) -> Text:

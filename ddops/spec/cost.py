@@ -119,13 +119,17 @@ class FieldRecord(Word):
         return self
 
 
-class StepCase(Word):
+class Written(Word, extra="ignore"):
+    """By our engine, maybe a newer one: what it says beside this is not read."""
+
+
+class StepCase(Written):
     batch: int
     budget: int  # 0 is autoregressive
     context: int  # cached positions a row
 
 
-class StepRow(Word):
+class StepRow(Written):
     case: StepCase
     stages_ms: dict[str, float]
     step_ms: float
@@ -134,7 +138,7 @@ class StepRow(Word):
     ratio: float
 
 
-class StepDocument(Word):
+class StepDocument(Written):
     """What the engine's own step benchmark writes."""
 
     schema_version: Literal[1]
@@ -142,7 +146,8 @@ class StepDocument(Word):
     ddtree_version: str
     torch: str
     device: str
-    pair: str
+    pair: str  # what was timed: a model, or a target with its drafter
+    rank_of: int | None = None  # one rank of so many; None: the whole model
     weights: str
     dtype: str
     repeats: int

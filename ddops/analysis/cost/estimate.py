@@ -174,14 +174,8 @@ def _experts(case: Case, record: FieldRecord | None, size: float) -> Part:
 
 def _all_reduce(case: Case, end: _End) -> Part:
     way = link(case.on)
-    count = exchange.REDUCTIONS * case.target.layers
-    size = exchange.bytes_of(case.target, case.tokens)
     taken = exchange.seconds(case.target, case.gpus, case.tokens, way, late=end.late)
-    why = (
-        f"{count} x ({way.latency_us[0]:g} to {way.latency_us[1]:g} us "
-        f"+ {size / 1024:.0f} KiB at {way.gb_s:g} GB/s), {way.name}"
-    )
-    return Part("all-reduce", Range.of(taken), why)
+    return Part("all-reduce", Range.of(taken), exchange.working(case.target, case.tokens, way))
 
 
 def _dispatch(case: Case, record: FieldRecord, anchors: Sequence[Measured], end: _End) -> Part:

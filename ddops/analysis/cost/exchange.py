@@ -20,3 +20,11 @@ def seconds(target: Target, gpus: int, tokens: int, over: Link, *, late: bool) -
         return 0.0
     moved = 2 * (gpus - 1) / gpus * bytes_of(target, tokens) / over.gb_s / 1e9
     return REDUCTIONS * target.layers * (over.latency_us[late] / 1e6 + moved)
+
+
+def working(target: Target, tokens: int, over: Link) -> str:
+    """How `seconds` comes about, to be read."""
+    return (
+        f"{REDUCTIONS * target.layers} x ({over.latency_us[0]:g} to {over.latency_us[1]:g} us "
+        f"+ {bytes_of(target, tokens) / 1024:.0f} KiB at {over.gb_s:g} GB/s), {over.name}"
+    )

@@ -113,6 +113,38 @@ def test_the_engine_s_step_benchmark_is_fitted(tmp_path: Path) -> None:
     assert costs["a draft"] == pytest.approx(1e-3)
 
 
+def test_a_rank_is_projected_to_the_records_boxes(tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "rank.json"
+    steps = [one for one in document()["steps"] if one["case"]["batch"] == 1]
+    steps[1]["case"]["budget"] = 8
+    written = {**document(), "pair": "kimi-k2.6", "rank_of": 8, "steps": steps, "argv": ["x"]}
+    path.write_text(json.dumps(written))
+    assert main(["estimate", "rank", str(path)]) == 0
+    said = capsys.readouterr().out
+    for word in (
+        "303",
+        "138.7",
+        "122 x (20 to 42 us",
+        "on pro6000",
+        "not known:",
+        "measured alone",
+    ):
+        assert word in said
+    assert main(["estimate", "rank", str(path), "--gpus", "b300", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert [one["budget"] for one in made] == [0, 8, 64]
+    assert made[1]["record_tok_s"] == 303
+    assert {"low", "high", "why"} == set(made[1]["all_reduce_s"])
+
+
+def test_a_whole_model_is_no_rank(tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "step.json"
+    path.write_text(json.dumps({**document(), "pair": "kimi-k2.6"}))
+    assert main(["estimate", "rank", str(path)]) == 2
+    assert "--rank-of 8" in capsys.readouterr().err
+    assert main(["estimate", "rank", str(tmp_path / "none")]) == 2
+
+
 def test_another_document_is_refused_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "modes.json"
     path.write_text(json.dumps({**document(), "kind": "modes"}))
