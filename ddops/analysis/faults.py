@@ -25,7 +25,7 @@ def _of_gpus(samples: Samples, window: Window, expected: int) -> Iterator[Fault]
         detail = f"{found} of {expected} GPUs were there"
         yield Fault(kind="missing-gpu", detail=detail)
     for index in samples.indices:
-        rows = samples.rows(index)
+        rows = samples.rows[index]
         power = column(rows, POWER)
         if not power:
             yield Fault(kind="missing-gpu", detail=f"GPU {index} told no power")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from ddops.spec.telemetry import End, GpuRow, Head, Sample
 
+Rows = Sequence[tuple[float, GpuRow]]
 Series = Sequence[tuple[float, float]]
 POWER, BUSY, MEMORY_BUSY, MEMORY, SM, CLOCK, THROTTLE, HEAT, COUNTED = range(1, 10)
 """Places in the row of a GPU."""
@@ -28,18 +29,13 @@ _MOST_PACKAGE_W: Final = 5000.0
 class Samples:
     head: Head
     lines: tuple[Sample, ...]
+    rows: Mapping[int, Rows]  # of each GPU, in order of time
     end: End | None  # None: it was killed, or cut off
 
     @property
     def indices(self) -> tuple[int, ...]:
         """Of the GPUs that were there when it began."""
         return tuple(index for index, _, _ in self.head.gpus)
-
-    def rows(self, index: int) -> list[tuple[float, GpuRow]]:
-        """Of one GPU, in order of time."""
-        told = (line for line in self.lines if line.g is not None)
-        found = [(line.t, row) for line in told for row in line.g or () if row[0] == index]
-        return sorted(found, key=itemgetter(0))
 
     def package(self, place: int) -> Series:
         """uJ that the counter of one CPU package says."""
@@ -64,12 +60,18 @@ def parse(text: str) -> Samples | None:
         head = Head.model_validate_json(first)
         if lines and '"end"' in lines[-1]:
             end = End.model_validate_json(lines.pop())
-        return Samples(head, tuple(Sample.model_validate_json(line) for line in lines), end)
+        told = tuple(Sample.model_validate_json(line) for line in lines)
     except ValidationError as wrong:
         raise ValueError(f"a line that no sampler writes: {wrong.errors()[0]['msg']}") from None
+    rows: dict[int, list[tuple[float, GpuRow]]] = {index: [] for index, _, _ in head.gpus}
+    for line in told:
+        for row in line.g or ():
+            rows.setdefault(row[0], []).append((line.t, row))
+    ordered = {index: sorted(own, key=itemgetter(0)) for index, own in rows.items()}
+    return Samples(head, told, ordered, end)
 
 
-def column(rows: Sequence[tuple[float, GpuRow]], place: int) -> Series:
+def column(rows: Rows, place: int) -> Series:
     """One value of a GPU's rows, where it is told."""
     return [(t, float(value)) for t, row in rows if (value := row[place]) is not None]
 

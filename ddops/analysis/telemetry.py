@@ -127,14 +127,14 @@ def _own(samples: Samples, span: _Span, used: int) -> tuple[int, ...]:
     """The `used` GPUs that hold the most memory: an engine fills those that it runs on."""
 
     def held(index: int) -> float:
-        return peak(inside(column(samples.rows(index), MEMORY), span.start, span.end)) or 0.0
+        return peak(inside(column(samples.rows[index], MEMORY), span.start, span.end)) or 0.0
 
     fullest = sorted(samples.indices, key=lambda index: (-held(index), index))
     return tuple(sorted(fullest[:used]))
 
 
 def _gpu(samples: Samples, index: int, span: _Span, *, told: bool) -> GpuUse:
-    rows = samples.rows(index)
+    rows = samples.rows[index]
 
     def seen(place: int) -> Series:
         return inside(column(rows, place), span.start, span.end)
@@ -224,7 +224,7 @@ def _curve(samples: Samples, span: _Span, own: Sequence[int]) -> Curve | None:
     parts = max(1, min(_PARTS, math.floor(span.length / _SHORTEST_PART_S)))
     step = span.length / parts
     edges = [span.start + step * number for number in range(parts)]
-    powers = [column(samples.rows(index), POWER) for index in own]
+    powers = [column(samples.rows[index], POWER) for index in own]
     packages = _package_series(samples)
     service = _service(samples)
 

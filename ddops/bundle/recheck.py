@@ -6,7 +6,6 @@ Hashes say that nothing changed since packing; this says that what was packed is
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from typing import Final, NamedTuple, TypeVar
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
-from ddops.bundle import reading
+from ddops.bundle import reading, sampled
+from ddops.bundle.agree import apart
 from ddops.bundle.bag import Finding
 from ddops.bundle.workers import mapped
 from ddops.errors import BundleError
@@ -26,7 +26,6 @@ from ddops.spec.bundle import BUNDLE_SCHEMA_VERSION, BundleInfo, Environment, Re
 from ddops.spec.record import Metrics, Record
 from ddops.spec.run import Run
 
-CLOSE: Final = 1e-9  # relative: `sum` of floats is not the same in every Python
 Derive = Callable[[Record], Metrics | None]
 """Metrics from a record's traces and counters, as bench makes them."""
 
@@ -138,6 +137,8 @@ def _looked(
     if derive is not None:
         found += numbers(path, record, derive)
         tally["derived"] += record.metrics is not None
+    if derive is not None and run is not None:
+        found += sampled.findings(folder, path, record, run)
     if run is not None:
         found += (Finding(path, why) for why in _strange(name, record, run))
         tally.update(_earlier(record, run))
@@ -157,28 +158,9 @@ def numbers(name: str, record: Record, derive: Derive) -> Iterator[Finding]:
         yield Finding(name, "has metrics, but no window they were measured in", "L3")
         return
     stated = record.metrics.model_fields_set  # an older record lacks what was added since
-    said, right = (_flat(of.model_dump(include=stated)) for of in (record.metrics, derived))
-    for key in sorted({*said, *right}):
-        told, found = said.get(key), right.get(key)
-        if not _close(told, found):
-            yield Finding(name, f"metrics.{key} is {told}, its traces give {found}", "L3")
-
-
-def _flat(value: object, path: str = "") -> dict[str, object]:
-    """`ttft_s.p50` and `accepted_per_position.0` instead of nested values."""
-    if isinstance(value, dict):
-        below = value.items()
-    elif isinstance(value, tuple):
-        below = dict(enumerate(value)).items()
-    else:
-        return {path.removesuffix("."): value}
-    return {k: v for key, inner in below for k, v in _flat(inner, f"{path}{key}.").items()}
-
-
-def _close(told: object, found: object) -> bool:
-    if isinstance(told, int | float) and isinstance(found, int | float):
-        return math.isclose(told, found, rel_tol=CLOSE, abs_tol=1e-12)
-    return told == found
+    said, right = (of.model_dump(include=stated) for of in (record.metrics, derived))
+    for key, told, found in apart(said, right):
+        yield Finding(name, f"metrics.{key} is {told}, its traces give {found}", "L3")
 
 
 def _run(run: Run) -> Iterator[Finding]:

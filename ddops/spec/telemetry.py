@@ -38,8 +38,10 @@ class Head(Word):
     cores: int  # that the service may run on
     memory: int  # bytes
     source: Literal["nvml", "nvidia-smi"] | None
-    gpus: tuple[tuple[int, str | None, Number], ...]  # index, name, power limit in W
-    packages: tuple[tuple[str, int], ...]  # name, uJ at which the counter begins again
+    gpus: tuple[tuple[int, str | None, Number], ...] = Field(max_length=64)
+    """Index, name, power limit in W."""
+    packages: tuple[tuple[str, int], ...] = Field(max_length=64)
+    """Name, uJ at which the counter begins again."""
     why: dict[str, str]  # what could not be read, and the reason
 
 
