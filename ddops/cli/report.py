@@ -20,16 +20,23 @@ RunDir = Annotated[
 
 
 def report(
-    run_dir: RunDir = None, json: Json = False, quiet: Quiet = False, verbose: Verbose = False
+    run_dir: RunDir = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(help="A run or bundle of another box, for the findings; repeatable."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Turn a run's records into a page to read: one HTML file, one Markdown file.
+    """Turn a run's records into a page to read, the same as Markdown, and findings.
 
     A transcript becomes one Markdown file of findings.
 
     \b
     Example:
       ddops report
-      ddops report results/local-1a2b3c4d
+      ddops report results/local-1a2b3c4d --beside h200.tar.zst
       ddops report repro/k26-ddtree
     """
     from ddops.flows.findings import findings, is_transcript
@@ -41,12 +48,13 @@ def report(
         told = [{"text": one.claim.says, "holds": one.holds} for one in made.found.judged]
         out.result({"markdown": str(made.markdown), "claims": told}, str(made.markdown))
         return
-    written = write(run_dir)
+    written = write(run_dir, beside or ())
     for claim in written.view.claims:
         out.say(claim.text)
     data = {
         "html": str(written.html),
         "markdown": str(written.markdown),
+        "findings": str(written.findings),
         "cells": dict(written.view.tally),
         "claims": [{"text": claim.text, "records": claim.records} for claim in written.view.claims],
     }

@@ -1,14 +1,16 @@
-"""A run's records become `report/report.html` and `report/report.md` beside them."""
+"""A run's records become a page, its text and its findings in `report/` beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddops.flows.evidence import evidence
 from ddops.flows.runs import chosen, load
 from ddops.host.atomic import write
-from ddops.report.page import Page, page
+from ddops.report.page import Page, page, render
+from ddops.report.run_findings import Other, run_findings
 from ddops.report.view import Entry, View, view
 from ddops.spec.record import Record
 from ddops.spec.run import Run
@@ -19,18 +21,23 @@ from ddops.spec.shipped import shipped
 class Reported:
     html: Path
     markdown: Path
+    findings: Path
     view: View
 
 
-def report(folder: Path | None = None) -> Reported:
-    """`folder` is a run; None is the last one under `results/`."""
+def report(folder: Path | None = None, beside: Sequence[Path] = ()) -> Reported:
+    """`folder` is a run; None is the last one under `results/`. `beside`: runs or bundles."""
+    others = [Other(str(path), evidence(path)) for path in beside]
     stored = load(chosen(folder))
     seen = viewed(stored.run, {f"../{name}": record for name, record in stored.records.items()})
     pages = drawn(seen)
     html, markdown = (stored.folder / "report" / f"report.{kind}" for kind in ("html", "md"))
     write(html, pages.html.encode())
     write(markdown, pages.markdown.encode())
-    return Reported(html=html, markdown=markdown, view=seen)
+    found = run_findings(stored.run, seen, others)
+    findings = html.with_name("findings.md")
+    write(findings, render("run-findings.md.j2", template, found=found).encode())
+    return Reported(html=html, markdown=markdown, findings=findings, view=seen)
 
 
 def viewed(run: Run, records: Mapping[str, Record]) -> View:
