@@ -95,6 +95,7 @@ class Sampler:
     def __init__(self, file: Path, out: IO[str], orders: dict[str, Any]) -> None:
         self.stop, self.out, self.orders = stop_of(file), out, orders
         self.service = Service(orders["pid"])
+        self.holder = Holder(orders["lock"]) if orders["lock"] else None
         self.looked, self.abandoned = 0.0, False
         self.began = time.monotonic()
         self.ahead = time.time() - self.began  # of the wall clock
@@ -108,8 +109,7 @@ class Sampler:
         if now - self.looked >= _WATCH_S:
             self.looked = now
             self.service.look()
-            lock = self.orders["lock"]
-            self.abandoned = lock is not None and not held(lock)
+            self.abandoned = self.holder is not None and self.holder.gone()
         for line in self._lines(now):
             self._write(line)
 
@@ -195,15 +195,38 @@ def module(source: str) -> ModuleType:
     return made
 
 
-def held(path: str) -> bool:
-    """Whether any process here holds the lock file. One that cannot be seen counts as held."""
-    try:
-        number = f":{os.stat(path).st_ino}"
-        locks = Path("/proc/locks").read_text("ascii").splitlines()
-    except OSError:
-        return True
-    told = [line.split() for line in locks]
-    return any("FLOCK" in line and any(w.endswith(number) for w in line) for line in told)
+class Holder:
+    """The process that holds the box's lock: it has the file open.
+
+    Not /proc/locks: on the file systems of containers its inode numbers are others than the file's.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.realpath(path)
+        self.fd = self._find()
+
+    def gone(self) -> bool:
+        """Never, where it was not to be seen from the beginning."""
+        if self.fd is None or self._leads(self.fd):
+            return False
+        self.fd = self._find()
+        return self.fd is None
+
+    def _find(self) -> Path | None:
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                found = next(filter(self._leads, (process / "fd").iterdir()), None)
+            except OSError:
+                continue  # another user's, or it has ended
+            if found is not None:
+                return found
+        return None
+
+    def _leads(self, fd: Path) -> bool:
+        try:
+            return os.readlink(fd) == self.path
+        except OSError:
+            return False
 
 
 class Packages:

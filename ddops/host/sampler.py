@@ -24,7 +24,7 @@ _GPUS: Final = Path(__file__).with_name("box_gpus.py").read_text("utf-8")
 class Orders:
     pid: int  # of the service
     limit_s: float  # then it ends by itself
-    lock: str | None = None  # a file: once nobody on the box holds it, it ends
+    lock: str | None = None  # a file: once nobody on the box has it open any more, it ends
     interval_s: float = INTERVAL_S
     powercap: str = POWERCAP
 

@@ -131,12 +131,18 @@ def test_it_ends_at_its_deadline_and_keeps_what_it_saw(file: Path) -> None:
 
 
 def test_it_ends_when_nobody_holds_the_lock_any_more(file: Path, tmp_path: Path) -> None:
-    with (tmp_path / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with (tmp_path / "lock").open("w"):
         start(file, lock=str(tmp_path / "lock"))
+        eventually(lambda: len(lines_of(file)) > 15)  # it has looked at it again
         assert not free(file)
     eventually(lambda: free(file))
     assert stop(file)[-1]["end"] == "abandoned"
+
+
+def test_a_lock_that_it_never_saw_held_ends_nothing(file: Path, tmp_path: Path) -> None:
+    start(file, lock=str(tmp_path / "lock"))
+    eventually(lambda: len(lines_of(file)) > 15)
+    assert stop(file)[-1]["end"] == "stopped"
 
 
 def test_a_sampler_that_cannot_begin_says_why(file: Path) -> None:
