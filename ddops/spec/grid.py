@@ -77,9 +77,7 @@ class Grid(Matrix):
 
     @model_validator(mode="after")
     def _makes_cells(self) -> Self:
-        listed = self.matrix()
-        if not any(listed.ladder(variant) for variant in listed.variants):
-            raise ValueError("`exclude` leaves no cell to measure")
+        self.matrix()
         return self
 
     def matrix(self) -> Matrix:
@@ -95,8 +93,7 @@ class Grid(Matrix):
         _refuse(listed)
         fields = {name: getattr(self, name) for name in Matrix.model_fields}
         whole = Matrix(**{**fields, "variants": listed})
-        out = {*self.left_out, *self._out(whole, rare)}
-        return whole.model_copy(update={"left_out": tuple(sorted(out))})
+        return _without(whole, {*self.left_out, *self._out(whole, rare)})
 
     def _out(self, whole: Matrix, rare: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
         fitting: set[int] = set()
@@ -126,6 +123,16 @@ def _combined(axes: Axes, linked: tuple[tuple[Part, ...], ...]) -> Iterator[Vari
         if twice:
             raise ValueError(f"two axes set `{twice[0]}`")
         yield _variant({key: value for part in parts for key, value in part.items()}, None)
+
+
+def _without(whole: Matrix, out: set[str]) -> Matrix:
+    """A variant that is measured nowhere is no part of it."""
+    rungs = {v: {f"{v.name}.{pace.rung}" for pace in whole.paces} for v in whole.variants}
+    kept = {variant: cells for variant, cells in rungs.items() if cells - out}
+    if not kept:
+        raise ValueError("`exclude` leaves no cell to measure")
+    left_out = sorted(cell for cells in kept.values() for cell in cells & out)
+    return whole.model_copy(update={"variants": tuple(kept), "left_out": tuple(left_out)})
 
 
 def _variant(settings: Mapping[str, Any], name: str | None) -> Variant:

@@ -72,6 +72,11 @@ def test_what_is_excluded_fits_all_keys_of_one_line() -> None:
     assert rungs(made) == ["ar.c64", "ddtree-b8.c1", "ddtree-b8.c64", "ddtree-b16.c1"]
 
 
+def test_a_variant_that_is_measured_nowhere_is_no_part_of_it() -> None:
+    made = grid("axes: {mode: [ar, ddtree], budget: [8, 16]}\nexclude: [{budget: 16}]")
+    assert made == grid("axes: {mode: [ar, ddtree], budget: 8}")
+
+
 def test_the_fingerprint_is_that_of_the_cells_however_they_are_written() -> None:
     one = grid("axes: {mode: [ar, ddtree], budget: 8}")
     other = grid(
@@ -142,3 +147,11 @@ def test_the_field_records_matrix_expands_to_its_configurations() -> None:
         "ddtree-b32",
     ]
     assert len(rungs(made)) == 21
+
+
+def test_the_documented_matrix_is_one() -> None:
+    text = (ROOT / "docs" / "matrix.md").read_text("utf-8")
+    body = text.partition("```yaml\n")[2].partition("```")[0]
+    made = parse(body, Grid, "docs/matrix.md").matrix()
+    assert len(made.variants) == 13
+    assert made.left_out == ("ddtree-b32-eager-ep.c64", "ddtree-b32-eager-nvls-tp.c64", "wide.c64")
