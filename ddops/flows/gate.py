@@ -31,6 +31,7 @@ OWN_MEANING = {
         "lower `context_length`, `max_running_requests` or `kv_tokens` in the inventory",
     ),
     5: ("the port is in use", "choose another `port` in the inventory"),
+    6: ("one of the processes that share the model died", "the log says which, and of what"),
 }
 """Codes that only the bundled engine gives this meaning."""
 SYMPTOMS: dict[FailureKind, tuple[str, str]] = {
@@ -61,7 +62,8 @@ def wait(site: Site, deployment: Deployment, voice: Voice) -> Service:
     url, key = way_to(site.host, serving), api_key(site.host, serving)
     machine = look_system(site.host, site.place)
     began, status, answered = time.monotonic(), "", False
-    with voice.step(f"wait for {deployment.model.name} to generate its first token"):
+    what = "to generate its first token" if deployment.router is None else "behind every address"
+    with voice.step(f"wait for {deployment.model.name} {what}"):
         while True:
             seen = look_service(site.host, site.place, machine)
             elapsed = time.monotonic() - began

@@ -36,7 +36,9 @@ HELP = {
     "page_size": "tokens of one page of the cache",
     "prefill_chunk": "prompt tokens taken in one step",
     "prefix_cache": "prompts that begin alike share what is cached of them (default: on)",
-    "threads": "CPU threads; by default all cores",
+    "threads": "CPU threads of a process; by default all cores, in equal parts",
+    "tp": "processes, a device each, that share every matrix of the target",
+    "ep": "the same, with whole experts: for mixtures over slow links",
     "graphs": "auto: whole steps as CUDA graphs where there is CUDA; off: eager",
 }
 
@@ -49,7 +51,7 @@ examples:
   python -m ddtree bench modes --model model.gguf --prompts prompts.json --modes ar,chain,ddtree:16
 
 exit codes: 0 done, or drained after SIGTERM; 1 the engine died; 2 bad arguments; 3 model or
-drafter cannot be loaded; 4 out of memory; 5 the port is in use; 130 interrupted
+drafter cannot be loaded; 4 out of memory; 5 the port is in use; 6 a rank died; 130 interrupted
 """
 
 

@@ -124,6 +124,9 @@ class DrafterShape:
         return self.reaches[layer] if self.reaches else Reach()
 
 
+POSITIVE = ("context_length", "max_running_requests", "page_size", "prefill_chunk", "tp", "ep")
+
+
 @dataclass(frozen=True)
 class EngineConfig:
     """Everything the engine needs to start. `drafter` is a folder, `bundled` or `prompt-lookup`."""
@@ -141,7 +144,9 @@ class EngineConfig:
     page_size: int = 16  # tokens
     prefill_chunk: int = 512  # tokens
     prefix_cache: bool = True  # keep blocks of prompts for requests that begin alike
-    threads: int | None = None  # CPU threads; None: all cores
+    threads: int | None = None  # CPU threads; None: all cores, in equal parts to the ranks
+    tp: int = 1  # ranks, a process each, that share every matrix
+    ep: int = 1  # the same, but experts are whole: a rank has some of them
     graphs: Literal["auto", "off"] = "auto"  # auto: whole steps as CUDA graphs where there is CUDA
 
     def __post_init__(self) -> None:
@@ -151,6 +156,12 @@ class EngineConfig:
             raise ValueError(f"budget {self.budget} is outside 1..256")
         if self.adaptive and (self.mode != "ddtree" or self.drafter == "prompt-lookup"):
             raise ValueError("an adaptive budget needs mode ddtree and a drafter with weights")
-        for name in ("context_length", "max_running_requests", "page_size", "prefill_chunk"):
+        if self.tp > 1 and self.ep > 1:
+            raise ValueError("tp and ep are two ways to share out one model: give one of them")
+        for name in POSITIVE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive")
+
+    @property
+    def ranks(self) -> int:
+        return max(self.tp, self.ep)

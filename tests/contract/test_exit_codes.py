@@ -11,8 +11,8 @@ FINAL = {exits.BAD_ARGUMENTS, exits.CANNOT_LOAD, exits.OUT_OF_MEMORY, exits.PORT
 
 def test_what_would_end_the_same_way_again_is_not_restarted() -> None:
     assert set(DDTREE.final_exit_codes) == FINAL
-    assert exits.DIED not in DDTREE.final_exit_codes
+    assert not {exits.DIED, exits.RANK_DIED} & set(DDTREE.final_exit_codes)
 
 
 def test_the_gate_explains_every_way_to_end() -> None:
-    assert {*MEANING, *OWN_MEANING} >= FINAL | {exits.DIED}
+    assert {*MEANING, *OWN_MEANING} >= FINAL | {exits.DIED, exits.RANK_DIED}

@@ -28,6 +28,14 @@ def build(config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = N
     `lag`: whether the host reads a step while the next one runs; None: on CUDA, unless the host
     makes the trees.
     """
+    runner = build_runner(config, models, lag=lag)
+    return Engine(config, runner, Scheduler(plan_capacity(config, models, runner.lag)))
+
+
+def build_runner(
+    config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = None
+) -> Runner:
+    """The device's side of an engine: all that a rank which is not the first has of one."""
     graphs = config.graphs != "off" and models.target.device.type == "cuda"
     if lag is None:
         lag = 1 if graphs and config.drafter != "prompt-lookup" else 0
@@ -49,7 +57,7 @@ def build(config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = N
             warm(models, pools, config.prefill_chunk)
         if config.adaptive:
             chooser = BudgetChooser(StepTimes(stepper.measure(buckets)), capacity.rows)
-    return Engine(config, Runner(config, stepper, lag=lag, chooser=chooser), Scheduler(capacity))
+    return Runner(config, stepper, lag=lag, chooser=chooser)
 
 
 def _pools(config: EngineConfig, models: Models, slots: int) -> Pools:

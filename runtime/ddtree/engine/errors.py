@@ -1,4 +1,6 @@
-"""What the engine refuses: a request that can never be served, or a machine that is too small."""
+"""What the engine refuses, a request that can never be served or a machine that is too small, and
+the end of a part of it.
+"""
 
 
 class RequestError(ValueError):
@@ -8,6 +10,10 @@ class RequestError(ValueError):
         super().__init__(message)
         self.message = message
         self.param = param
+
+
+class RankError(RuntimeError):
+    """Another rank of this engine has ended; the message begins with `rank`."""
 
 
 class CapacityError(MemoryError):

@@ -18,6 +18,7 @@ from ddtree.core.sequence import Finish, Output, Request, Sequence, Tally
 from ddtree.engine.admission import Limits, sequence_of
 from ddtree.engine.ending import keep
 from ddtree.engine.errors import RequestError
+from ddtree.engine.others import NOBODY, Others
 from ddtree.engine.prefill import Committed, First
 from ddtree.engine.runner import Runner
 from ddtree.engine.scheduler import Scheduler
@@ -75,6 +76,7 @@ class Engine:
         self._queued = 0
         self._in_flight: _InFlight | None = None
         self._lock = threading.Lock()
+        self._others: Others = NOBODY
         self._closing = threading.Event()
         self._abandon = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ddtree-engine", daemon=True)
@@ -93,7 +95,15 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        return self._thread.is_alive()
+        return self._thread.is_alive() and self.failure is None
+
+    def lead(self, others: Others) -> None:
+        """Before the start: these ranks do what this one does, and end with it."""
+        self._others = self._runner.others = others
+
+    def fail(self, reason: str) -> None:
+        """From outside: what a step may be waiting for is gone, so that nobody waits for it."""
+        self.failure = self.failure or reason
 
     def start(self) -> None:
         self._thread.start()
@@ -146,11 +156,12 @@ class Engine:
                 while self._turn():
                     pass
         except Exception as error:
-            self.failure = f"{type(error).__name__}: {error}"
+            self.failure = self.failure or self._others.explain(error)
             log.exception("engine stopped")
         finally:
             self._closing.set()
             self._end_all()
+            self._others.close()
 
     def _turn(self) -> bool:
         """One round: read the inbox, run one step. False when there is nothing left to do."""

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import torch
 
 from ddtree.core.batch import Rows
-from ddtree.core.sequence import Request, Sequence, TokenLogprob
+from ddtree.core.sequence import Request, Sampling, Sequence, TokenLogprob
 from ddtree.engine.logprobs import logprobs_at
+from ddtree.engine.others import NOBODY, Others
 from ddtree.engine.scheduler import Chunk
 from ddtree.engine.upload import Download, download, upload
 from ddtree.ops.sample import Method, Narrowing, sample, uniform
@@ -30,6 +31,25 @@ class Committed(NamedTuple):
     logprobs: tuple[TokenLogprob, ...] | None
     drafted: int  # nodes besides the root
     healthy: bool  # the target's logits were finite
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A chunk as the device takes it: plain numbers, so that other ranks can be told."""
+
+    tokens: list[int]
+    begin: int  # position of the first
+    pages: list[int]  # of the sequence
+    sampling: Sampling
+    ends: bool  # whether a token comes after it
+
+
+@dataclass(frozen=True)
+class Written:
+    """What comes after the pieces that end, E of them. Set by the device."""
+
+    chosen: torch.Tensor  # [E, 2] int64: the token, and whether the logits are finite
+    logits: torch.Tensor  # [E, 1, V]
 
 
 @dataclass(frozen=True)
@@ -73,14 +93,43 @@ def padded_length(new: int, device: torch.device) -> int:
     return -(-new // PADDED) * PADDED if device.type == "cuda" else new
 
 
-def prefill(chunks: list[Chunk], models: Models, pools: Pools) -> First | None:
+def prefill(
+    chunks: list[Chunk], models: Models, pools: Pools, others: Others = NOBODY
+) -> First | None:
     """Start one forward over all chunks; None when no prompt ends in it."""
+    pieces = [piece_of(chunk) for chunk in chunks]
+    others.tell(pieces)
+    written = write(pieces, models, pools)
+    for chunk in chunks:
+        chunk.sequence.cached = chunk.end
+    if written is None:
+        return None
+    ended = [c.sequence for c, piece in zip(chunks, pieces, strict=True) if piece.ends]
+    return First(ended, download(written.chosen), written.logits)
+
+
+def piece_of(chunk: Chunk) -> Piece:
+    """A token comes after the last of its sequence, be it a prompt or one that was preempted.
+
+    Other chunks have more to come, or were preempted and know their root.
+    """
+    sequence = chunk.sequence
+    return Piece(
+        tokens=sequence.tokens[chunk.begin : chunk.end],
+        begin=chunk.begin,
+        pages=list(sequence.pages),
+        sampling=sequence.request.sampling,
+        ends=chunk.end == len(sequence.tokens),
+    )
+
+
+def write(pieces: list[Piece], models: Models, pools: Pools) -> Written | None:
+    """One forward over all pieces into the caches; None when nothing comes after any of them."""
     device = models.target.device
-    new = padded_length(max(chunk.end - chunk.begin for chunk in chunks), device)
-    longest = max(chunk.begin for chunk in chunks) + new
-    rows = _rows(chunks, device, -(-longest // pools.page_size))
-    tokens = [chunk.sequence.tokens[chunk.begin : chunk.end] for chunk in chunks]
-    padded = upload([row + [0] * (new - len(row)) for row in tokens], device)  # [B, N]
+    new = padded_length(max(len(piece.tokens) for piece in pieces), device)
+    longest = max(piece.begin for piece in pieces) + new
+    rows = _rows(pieces, device, -(-longest // pools.page_size))
+    padded = upload([p.tokens + [0] * (new - len(p.tokens)) for p in pieces], device)  # [B, N]
     positions = rows.start.unsqueeze(1) + torch.arange(new, device=device)
     # padding lies behind the chunk, in positions that the next step writes, or on page 0
     plan = plan_attention(rows.start, rows.page_table, new, "causal", pools.page_size, longest)
@@ -88,21 +137,16 @@ def prefill(chunks: list[Chunk], models: Models, pools: Pools) -> First | None:
     if models.drafter is not None and pools.drafter is not None:
         assert out.features is not None
         models.drafter.write_context(out.features, positions, plan.write_slots, pools.drafter)
-    for chunk in chunks:
-        chunk.sequence.cached = chunk.end
-    # other chunks have more to come, or were preempted and know their root
-    ended = [i for i, chunk in enumerate(chunks) if chunk.end == len(chunk.sequence.tokens)]
+    ended = [i for i, piece in enumerate(pieces) if piece.ends]
     if not ended:
         return None
-    ends = upload([ended, [len(tokens[i]) - 1 for i in ended]], device)
+    ends = upload([ended, [len(pieces[i].tokens) - 1 for i in ended]], device)
     logits = models.target.logits(out.hidden[ends[0], ends[1]].unsqueeze(1))  # [E, 1, V]
-    sequences = [chunks[i].sequence for i in ended]
-    return First(sequences, download(_choose(logits, sequences, rows, ends)), logits)
+    method = method_of([pieces[i].sampling for i in ended])
+    return Written(_choose(logits, method, rows, ends), logits)
 
 
-def _choose(
-    logits: torch.Tensor, sequences: list[Sequence], rows: Rows, ends: torch.Tensor
-) -> torch.Tensor:
+def _choose(logits: torch.Tensor, method: Method, rows: Rows, ends: torch.Tensor) -> torch.Tensor:
     """The token after each prompt, and whether its logits are finite: [E, 2] int64."""
     which, last = ends
     chosen = sample(
@@ -110,21 +154,20 @@ def _choose(
         rows.temperature[which],
         rows.top_p[which],
         uniform(rows.seed[which], rows.start[which] + last + 1).unsqueeze(1),
-        method=method_of(sequences),
+        method=method,
         narrowing=Narrowing(rows.top_k[which], rows.min_p[which]),
     )
     return torch.cat([chosen, logits.sum(2).isfinite()], 1)
 
 
-def _rows(chunks: list[Chunk], device: torch.device, pages: int) -> Rows:
-    """The chunks' sequences with page tables at least `pages` wide. A prompt drafts nothing."""
-    sequences = [chunk.sequence for chunk in chunks]
-    said = [sequence.request.sampling for sequence in sequences]
-    wide = max(pages, *(len(sequence.pages) for sequence in sequences))
+def _rows(pieces: list[Piece], device: torch.device, pages: int) -> Rows:
+    """The pieces with page tables at least `pages` wide. A prompt drafts nothing."""
+    said = [piece.sampling for piece in pieces]
+    wide = max(pages, *(len(piece.pages) for piece in pieces))
     start, root, seed, top_k, limit = upload(
         [
-            [chunk.begin for chunk in chunks],
-            [sequence.tokens[-1] for sequence in sequences],
+            [piece.begin for piece in pieces],
+            [piece.tokens[-1] for piece in pieces],
             [one.seed for one in said],
             [one.top_k for one in said],
             [0] * len(said),
@@ -143,7 +186,7 @@ def _rows(chunks: list[Chunk], device: torch.device, pages: int) -> Rows:
     return Rows(
         start=start,
         root=root,
-        page_table=upload([s.pages + [0] * (wide - len(s.pages)) for s in sequences], device),
+        page_table=upload([p.pages + [0] * (wide - len(p.pages)) for p in pieces], device),
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
@@ -154,9 +197,9 @@ def _rows(chunks: list[Chunk], device: torch.device, pages: int) -> Rows:
     )
 
 
-def method_of(sequences: list[Sequence]) -> Method:
+def method_of(sampled: list[Sampling]) -> Method:
     """The cheapest way to sample that serves all of them."""
-    hot = [s.request.sampling for s in sequences if s.request.sampling.temperature > 0]
+    hot = [one for one in sampled if one.temperature > 0]
     if not hot:
         return "greedy"
     narrow = any(one.top_p < 1 or one.top_k or one.min_p for one in hot)

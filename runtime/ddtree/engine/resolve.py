@@ -9,12 +9,19 @@ import torch
 from ddtree.config import EngineConfig
 
 
-def resolve_device(config: EngineConfig) -> torch.device:
-    """CUDA where there is a device. Raises ValueError when CUDA is asked for and absent."""
+def resolve_device(config: EngineConfig, rank: int = 0) -> torch.device:
+    """CUDA where there is a device, of several ranks each its own.
+
+    Raises ValueError when CUDA is asked for and absent, or has fewer devices than ranks.
+    """
     if config.device == "cpu":
         return torch.device("cpu")
     if torch.cuda.is_available():
-        return torch.device("cuda")
+        if config.ranks == 1:
+            return torch.device("cuda")
+        if (count := torch.cuda.device_count()) < config.ranks:
+            raise ValueError(f"{config.ranks} ranks need as many CUDA devices, torch sees {count}")
+        return torch.device("cuda", rank)
     if config.device == "cuda":
         raise ValueError("device cuda: torch sees no CUDA device")
     return torch.device("cpu")
@@ -30,7 +37,8 @@ def resolve_dtype(config: EngineConfig, device: torch.device) -> torch.dtype:
 
 
 def use_threads(config: EngineConfig) -> None:
-    torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
+    share = max(1, len(os.sched_getaffinity(0)) // config.ranks)
+    torch.set_num_threads(config.threads or share)
 
 
 def _cpu_multiplies_bfloat16() -> bool:

@@ -9,19 +9,18 @@ import time
 from collections import deque
 from typing import Literal, NamedTuple
 
-import torch
-
 from ddtree.config import EngineConfig
-from ddtree.core.batch import DraftTree
 from ddtree.core.sequence import Sequence, TokenLogprob
 from ddtree.engine.budget import BudgetChooser
 from ddtree.engine.logprobs import logprobs_at
-from ddtree.engine.prefill import Committed, First, method_of, prefill
+from ddtree.engine.others import NOBODY, Others
+from ddtree.engine.prefill import Committed, First, Piece, method_of, prefill, write
 from ddtree.engine.scheduler import Chunk
+from ddtree.engine.state import News
 from ddtree.engine.stepper import Launch, Reading, Stepper, Ticket
-from ddtree.engine.upload import upload
-from ddtree.ops.bitmask import pack
 from ddtree.speculate import lookup
+
+Order = Launch | list[Piece]
 
 
 class _Begun(NamedTuple):
@@ -44,6 +43,7 @@ class Runner:
         lag: Literal[0, 1],
         chooser: BudgetChooser | None = None,
     ) -> None:
+        self.others: Others = NOBODY
         self.config, self.stepper, self.state = config, stepper, stepper.state
         self.models, self.pools = stepper.models, stepper.pools
         self.device = stepper.device
@@ -71,10 +71,17 @@ class Runner:
         """
         self._prefills += bool(chunks)
         groups = [chunks] if self.device.type == "cuda" else [[chunk] for chunk in chunks]
-        firsts = [prefill(group, self.models, self.pools) for group in groups if group]
+        firsts = [prefill(group, self.models, self.pools, self.others) for group in groups if group]
         found = [first for first in firsts if first is not None]
         self._unread = bool(chunks) and not found
         return found
+
+    def obey(self, order: Order) -> None:
+        """Do what the first rank does; it is the one that reads what comes of it."""
+        if isinstance(order, Launch):
+            self.stepper.launch(order)
+        else:
+            write(order, self.models, self.pools)
 
     def first_tokens(self, firsts: list[First]) -> list[tuple[Sequence, Committed]]:
         """Waits for the prefill, not for the step behind it."""
@@ -86,36 +93,32 @@ class Runner:
     def launch(self, sequences: list[Sequence]) -> Ticket:
         """Start one speculative step for every sequence; the host need not know the last one."""
         rows = [sequence.row for sequence in sequences if sequence.row is not None]
-        self._tell(sequences, rows)
+        news = self._news(sequences)
         budget = self._budget(sequences, rows)
         if self.chooser is not None:
             prefills = -1 if self._unread else self._prefills
             self._begun.append(_Begun(time.perf_counter(), prefills, len(rows), budget))
         # with a step in flight the device may be D + 1 positions ahead of `cached`
         ahead = (self.depth + 1) * self.lag
-        return self.stepper.launch(
-            Launch(
-                rows,
-                budget,
-                method_of(sequences),
-                longest=max(sequence.cached for sequence in sequences) + ahead,
-                tree=self._host_tree(sequences, budget),
-            )
+        launch = Launch(
+            rows,
+            budget,
+            method_of([sequence.request.sampling for sequence in sequences]),
+            longest=max(sequence.cached for sequence in sequences) + ahead,
+            trees=self._host_trees(sequences, budget),
+            news=news,
         )
+        self.others.tell(launch)
+        return self.stepper.launch(launch)
 
-    def _tell(self, sequences: list[Sequence], rows: list[int]) -> None:
-        """Let the device know of rows that are new to it, and of pages."""
+    def _news(self, sequences: list[Sequence]) -> News:
+        """What the device is to be told: rows that are new to it, and pages."""
         new = [sequence for sequence in sequences if not sequence.on_device]
-        if new:
-            self.state.admit(new)
         for sequence in new:
             sequence.on_device = True
             if self.chooser is not None and sequence.row is not None:
                 self.chooser.welcome(sequence.row, drafts=sequence.limit > 0)
-        known = self.state.pages_known
-        grown = [s for s, row in zip(sequences, rows, strict=True) if len(s.pages) > known[row]]
-        if grown:
-            self.state.extend(grown)
+        return self.state.news(new, sequences)
 
     def collect(self, sequences: list[Sequence], ticket: Ticket) -> list[Committed]:
         """The step's only host read. Moves nothing: the loop does, for those still running."""
@@ -151,10 +154,10 @@ class Runner:
             self.chooser.promised(rows, reading.mass[known], begun.budget)
             self.chooser.accepted(accepted, begun.budget)
 
-    def _host_tree(self, sequences: list[Sequence], budget: int) -> DraftTree | None:
+    def _host_trees(self, sequences: list[Sequence], budget: int) -> list[lookup.HostTree] | None:
         if self.config.drafter != "prompt-lookup" or budget == 0:
             return None
-        trees = [
+        return [
             lookup.propose(
                 self._lookups.setdefault(sequence.request.id, lookup.Lookup()),
                 sequence.tokens,
@@ -163,24 +166,3 @@ class Runner:
             )
             for sequence in sequences
         ]
-        return self._pad(trees, budget + 1)
-
-    def _pad(self, trees: list[lookup.HostTree], nodes: int) -> DraftTree:
-        """Host trees as tensors of one shape; unused nodes see themselves only."""
-        visible = torch.eye(nodes, dtype=torch.bool).repeat(len(trees), 1, 1)
-        for i, tree in enumerate(trees):
-            for node in range(1, len(tree.tokens)):
-                visible[i, node] |= visible[i, tree.parents[node]]
-
-        def padded(values: list[int], filler: int) -> list[int]:
-            return values + [filler] * (nodes - len(values))
-
-        return DraftTree(
-            tokens=self._tensor([padded(tree.tokens, tree.tokens[0]) for tree in trees]),
-            parents=self._tensor([padded(tree.parents, 0) for tree in trees]),
-            depths=self._tensor([padded(tree.depths, -1) for tree in trees]),
-            ancestors=pack(visible).to(self.device),
-        )
-
-    def _tensor(self, values: list[int] | list[list[int]]) -> torch.Tensor:
-        return upload(values, self.device)

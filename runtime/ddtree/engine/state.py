@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 import torch
 
@@ -16,10 +17,20 @@ FLOATS = ("temperature", "top_p", "min_p", "branch")
 NO_BRANCH = -math.inf  # a path that cannot be: the tree of such a row is a chain
 
 
+@dataclass(frozen=True)
+class News:
+    """What the device does not know yet before a step: rows and pages, as plain numbers."""
+
+    ints: list[list[int]] = field(default_factory=list)  # [rows, 1 + len(INTS)], the row first
+    floats: list[list[float]] = field(default_factory=list)  # [rows, len(FLOATS)]
+    places: list[int] = field(default_factory=list)  # in the flat page table,
+    pages: list[int] = field(default_factory=list)  # and what comes there
+
+
 class RowState:
     """One entry a row, and a last one that padding uses: page 0 only, start 0.
 
-    Allocated once. `admit` and `extend` are the host's words to the device; `ops.tally` is
+    Allocated once. `hear` takes the host's words to the device; `ops.tally` is
     the device's own. Fields of one type lie in one tensor, so that `view` gathers them at once.
     """
 
@@ -32,34 +43,37 @@ class RowState:
         self.start, self.root = self._ints[0], self._ints[1]
         self.pages_known = [0] * rows
 
-    def admit(self, sequences: list[Sequence]) -> None:
-        """They are prefilled: the root of each is its last token, at position `cached`."""
-        ints, floats = list[list[int]](), list[list[float]]()
-        for sequence in sequences:
+    def news(self, new: list[Sequence], running: list[Sequence]) -> News:
+        """What to tell of `running` sequences, of which some are `new` and known not at all.
+
+        New ones are prefilled: the root of each is its last token, at position `cached`.
+        """
+        news, wide = News(), self.page_table.shape[1]
+        for sequence in new:
             said, row = sequence.request.sampling, _row(sequence)
             branch = 0.0 if sequence.branches else NO_BRANCH
-            ints.append(
+            news.ints.append(
                 [row, sequence.cached, sequence.tokens[-1], said.seed, said.top_k, sequence.limit]
             )
-            floats.append([said.temperature, said.top_p, said.min_p, branch])
+            news.floats.append([said.temperature, said.top_p, said.min_p, branch])
             self.pages_known[row] = 0
-        news = upload(ints, self.start.device).T  # [1 + len(INTS), B]
-        self._ints.index_copy_(1, news[0], news[1:])
-        self._floats.index_copy_(1, news[0], upload(floats, self.start.device).T)
-        self.extend(sequences)
+        for sequence in running:
+            row, held = _row(sequence), len(sequence.pages)
+            known, self.pages_known[row] = self.pages_known[row], held
+            if held > known:
+                news.places.extend(range(row * wide + known, row * wide + held))
+                news.pages.extend(sequence.pages[known:])
+        return news
 
-    def extend(self, sequences: list[Sequence]) -> None:
-        """Tell the device of pages it does not know yet."""
-        wide = self.page_table.shape[1]
-        places, pages = list[int](), list[int]()
-        for sequence in sequences:
-            row = _row(sequence)
-            known, self.pages_known[row] = self.pages_known[row], len(sequence.pages)
-            places.extend(range(row * wide + known, row * wide + len(sequence.pages)))
-            pages.extend(sequence.pages[known:])
-        if pages:
-            news = upload([places, pages], self.start.device)
-            self.page_table.view(-1).index_copy_(0, news[0], news[1])
+    def hear(self, news: News) -> None:
+        device = self.start.device
+        if news.ints:
+            ints = upload(news.ints, device).T  # [1 + len(INTS), B]
+            self._ints.index_copy_(1, ints[0], ints[1:])
+            self._floats.index_copy_(1, ints[0], upload(news.floats, device).T)
+        if news.pages:
+            pages = upload([news.places, news.pages], device)
+            self.page_table.view(-1).index_copy_(0, pages[0], pages[1])
 
     def view(self, index: torch.Tensor) -> Rows:
         """The rows named by `index` [B] int64."""

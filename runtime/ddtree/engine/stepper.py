@@ -7,7 +7,7 @@ reads or writes was allocated before; the tree is data, so there is no budget it
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,12 @@ import torch
 
 from ddtree.config import Mode
 from ddtree.core.batch import DraftTree
-from ddtree.engine.state import RowState
+from ddtree.engine.host_tree import padded_trees
+from ddtree.engine.state import News, RowState
 from ddtree.engine.upload import upload
 from ddtree.ops.sample import Method
 from ddtree.ops.tally import HEAD, tally
+from ddtree.speculate.lookup import HostTree
 from ddtree.speculate.seam import Models, Pools
 from ddtree.speculate.step import Stepped, StepShape, step
 
@@ -35,13 +37,14 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Launch:
-    """One step as the host asks for it."""
+    """One step as the host asks for it: plain numbers, so that other ranks can be told."""
 
     rows: list[int]
     budget: int
     method: Method
     longest: int  # at least the longest cached prefix
-    tree: DraftTree | None = None  # a tree that the host made
+    trees: list[HostTree] | None = None  # trees that the host made, one a row
+    news: News = field(default_factory=News)  # what the device has to know before
 
 
 @dataclass(frozen=True)
@@ -126,14 +129,15 @@ class Stepper:
             self._eager(index, launch)  # compiles kernels
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool):
+            # other threads may speak to the device meanwhile: NCCL's watch over other ranks does
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 ticket = self._eager(index, launch)
             held = [self.state.padding_row] * bucket.batch
             self._captured[bucket] = _Captured(graph, index, ticket, held)
 
     def fits(self, launch: Launch) -> Bucket | None:
         """The smallest captured bucket that holds this step."""
-        if launch.tree is not None:
+        if launch.trees is not None:
             return None
         batch, budget = len(launch.rows), launch.budget
         able = [b for b in self._captured if b.batch >= batch and b.budget == budget]
@@ -141,6 +145,7 @@ class Stepper:
 
     def launch(self, launch: Launch) -> Ticket:
         """Start one step for these rows."""
+        self.state.hear(launch.news)
         rows, bucket = launch.rows, self.fits(launch)
         if bucket is None:
             index = torch.tensor(rows, dtype=torch.int64, device=self.device)
@@ -169,13 +174,18 @@ class Stepper:
 
     def _eager(self, index: torch.Tensor, launch: Launch) -> Ticket:
         shape = self.decoding.shape(launch)
-        done = step(self.state.view(index), self.models, self.pools, shape, launch.tree)
+        done = step(self.state.view(index), self.models, self.pools, shape, self._tree(launch))
         peak = done.judged.logits.amax((1, 2))  # NaN or infinite when any logit is
         scores = done.built.scores
         budgets = tuple(b for b in self.decoding.budgets if b) if scores is not None else ()
         moved = self.state.moved(index)
         numbers = tally(done.tree, scores, done.verdict, peak, budgets, moved)
         return Ticket(done, budgets, numbers, None)
+
+    def _tree(self, launch: Launch) -> DraftTree | None:
+        if launch.trees is None:
+            return None
+        return padded_trees(launch.trees, launch.budget + 1, self.device)
 
     def _land(self, ticket: Ticket, rows: int) -> Ticket:
         """Start the copy of the first `rows` rows to the host."""

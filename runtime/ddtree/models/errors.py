@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 
@@ -13,3 +14,7 @@ class ModelError(Exception):
         self.where = str(where)
         self.what = what
         self.hint = hint
+
+    def __reduce__(self) -> tuple[partial[ModelError], tuple[str, str]]:
+        """As it goes from one rank to another."""
+        return partial(ModelError, hint=self.hint), (self.where, self.what)

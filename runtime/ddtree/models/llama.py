@@ -51,7 +51,7 @@ class Llama(nn.Module):
         self.device = like.device
         self.embedding = take(build.weights, (EMBEDDING,), like)  # [V / ranks, H]
         self.rotary = rotary_of(shape, like.device)
-        self.layers = nn.ModuleList(build_all(build.layer, shape.num_layers))
+        self.layers = nn.ModuleList(build_all(build.layer, shape.num_layers, like.device))
         self.norm = build.norm(NORM)
         self.head = Linear(self.embedding) if shape.tied_embeddings else build.linear(HEAD)
 

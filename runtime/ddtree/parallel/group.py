@@ -35,9 +35,10 @@ class Group:
         """[..., n] of every rank side by side: [..., size * n], the same bits on all of them."""
         if self.size == 1:
             return x
-        parts = x.new_empty(self.size, *x.shape)
-        _gather(parts, x.contiguous())
-        return parts.movedim(0, -2).flatten(-2)
+        rows = x.reshape(-1, x.shape[-1])
+        parts = x.new_empty(self.size * len(rows), x.shape[-1])
+        _gather(parts, rows.contiguous())
+        return parts.view(self.size, *x.shape).movedim(0, -2).flatten(-2)
 
 
 ALONE = Group()

@@ -8,7 +8,9 @@ BAD_ARGUMENTS = 2
 CANNOT_LOAD = 3  # model or drafter
 OUT_OF_MEMORY = 4
 PORT_IN_USE = 5
+RANK_DIED = 6  # one of several processes that share the model; as with 1, start it again
 
+_RANK_WORDS = "rank "
 _MEMORY_WORDS = ("out of memory", "outofmemory", "memoryerror", "capacityerror")
 
 
@@ -22,6 +24,8 @@ class LoadError(Exception):
 
 
 def exit_code(reason: str, otherwise: int) -> int:
-    """For a failure that is known by its words only: memory has a code of its own."""
+    """For a failure that is known by its words only: memory and ranks have codes of their own."""
     lowered = reason.lower()
-    return OUT_OF_MEMORY if any(word in lowered for word in _MEMORY_WORDS) else otherwise
+    if any(word in lowered for word in _MEMORY_WORDS):
+        return OUT_OF_MEMORY
+    return RANK_DIED if lowered.startswith(_RANK_WORDS) else otherwise

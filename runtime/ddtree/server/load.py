@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from ddtree.config import EngineConfig
-from ddtree.engine.errors import CapacityError
+from ddtree.engine.errors import CapacityError, RankError
 from ddtree.models.errors import ModelError
 from ddtree.server.dialect import AUTO, DIALECTS, choose
-from ddtree.server.exits import BAD_ARGUMENTS, CANNOT_LOAD, OUT_OF_MEMORY, LoadError, exit_code
+from ddtree.server.exits import (
+    BAD_ARGUMENTS,
+    CANNOT_LOAD,
+    OUT_OF_MEMORY,
+    RANK_DIED,
+    LoadError,
+    exit_code,
+)
 from ddtree.server.seam import Loaded
 
 
@@ -27,6 +34,8 @@ def load(config: EngineConfig, dialect: str = AUTO) -> Loaded:
         ) from error
     except ValueError as error:
         raise LoadError(str(error), BAD_ARGUMENTS) from error
+    except RankError as error:
+        raise LoadError(str(error), RANK_DIED) from error
     except RuntimeError as error:  # torch's own out-of-memory error is one
         if (code := exit_code(f"{type(error).__name__}: {error}", CANNOT_LOAD)) != OUT_OF_MEMORY:
             raise

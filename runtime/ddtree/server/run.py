@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import uvicorn
 
@@ -22,7 +22,16 @@ from ddtree.core.sequence import Finish, Request
 from ddtree.engine.errors import RequestError
 from ddtree.server import app, log
 from ddtree.server.errors import unavailable
-from ddtree.server.exits import BAD_ARGUMENTS, CANNOT_LOAD, DIED, DRAINED, LoadError, exit_code
+from ddtree.server.exits import (
+    BAD_ARGUMENTS,
+    CANNOT_LOAD,
+    DIED,
+    DRAINED,
+    OUT_OF_MEMORY,
+    RANK_DIED,
+    LoadError,
+    exit_code,
+)
 from ddtree.server.inbox import Inbox
 from ddtree.server.notify import notify
 from ddtree.server.seam import Loaded
@@ -44,8 +53,14 @@ class Plan:
 
 
 def serve(sock: socket.socket, plan: Plan) -> int:
-    """Serve on a listening socket until a signal comes; returns the exit code."""
-    return asyncio.run(_serve(sock, plan))
+    """Serve on a listening socket until a signal comes; returns the exit code.
+
+    An engine that failed may have left threads that never end, so the process does not wait.
+    """
+    code = asyncio.run(_serve(sock, plan))
+    if code in (DIED, OUT_OF_MEMORY, RANK_DIED):
+        _leave(code)
+    return code
 
 
 class _Uvicorn(uvicorn.Server):
@@ -187,5 +202,9 @@ async def _first(*futures: asyncio.Future[Any], timeout_s: float | None = None) 
 def _leave_while_loading() -> None:
     """Nothing is lost. An orderly end would wait for the thread that reads the weights."""
     log.info("stopped while loading")
+    _leave(DRAINED)
+
+
+def _leave(code: int) -> NoReturn:
     logging.shutdown()
-    os._exit(DRAINED)
+    os._exit(code)

@@ -103,7 +103,7 @@ def test_more_wrong_shapes_than_a_line_holds_are_counted(tmp_path: Path) -> None
 
 def test_the_log_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "ddtree.models"):
-        assert build_all(lambda i: i * i, 61) == [i * i for i in range(61)]
+        assert build_all(lambda i: i * i, 61, CPU) == [i * i for i in range(61)]
     told = [record.__dict__["fields"]["layers"] for record in caplog.records]
     assert len(told) == TENTHS
     assert told[-1] == 61
@@ -116,4 +116,4 @@ def test_the_first_layer_that_fails_ends_it() -> None:
         return index
 
     with pytest.raises(ModelError, match="layer 3 is bad"):
-        build_all(build, 50)
+        build_all(build, 50, CPU)

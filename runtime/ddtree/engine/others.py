@@ -1,0 +1,36 @@
+"""The other ranks, as the first one's engine sees them: told what to do, and watched."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Others(Protocol):
+    def tell(self, order: object) -> None:
+        """Have every other rank do what this one is about to do."""
+
+    def explain(self, error: Exception) -> str:
+        """Why this rank failed: another one's death shows first as an error of our own."""
+
+    def close(self) -> None:
+        """End them, and wait until they have ended."""
+
+
+class Nobody:
+    """There is one rank."""
+
+    def tell(self, order: object) -> None:
+        """Nobody listens."""
+
+    def explain(self, error: Exception) -> str:
+        return reason(error)
+
+    def close(self) -> None:
+        """Nobody is there."""
+
+
+def reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+NOBODY = Nobody()

@@ -1,0 +1,139 @@
+"""The processes of the other ranks: started, given orders, watched, ended. The first rank's side.
+
+An order goes down a socket of each, not through a collective: an idle engine then waits in none,
+so that a collective which takes long is one that hangs. Whoever holds the other end of a socket
+that breaks knows that its peer is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from ddtree.config import EngineConfig
+from ddtree.engine.errors import RankError
+from ddtree.engine.others import reason
+from ddtree.parallel.join import leave
+
+NOTICED_S = 5.0  # until a death that broke a collective is known as one
+ENDING_S = 5.0  # that a rank gets to end by itself
+SECRET = "DDTREE_API_KEY"  # the server's alone
+
+
+@dataclass(frozen=True)
+class Errand:
+    """What a rank is started for. `folder` is where the ranks find each other."""
+
+    config: EngineConfig
+    rank: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class _Other:
+    rank: int
+    process: subprocess.Popen[bytes]
+    line: Connection
+    loaded: Future[Any] = field(default_factory=Future)
+
+
+class Ranks:
+    """All ranks but this one. Satisfies `engine.others.Others`."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="ddtree-ranks-")
+        self.folder = Path(self._temporary.name)
+        self.death: Future[Any] = Future()  # why the first of them ended
+        self._closing = threading.Event()
+        self._dying = threading.Lock()
+        self._others = [self._start(config, rank) for rank in range(1, config.ranks)]
+        for other in self._others:
+            threading.Thread(
+                target=self._watch, args=(other,), name=f"ddtree-rank-{other.rank}", daemon=True
+            ).start()
+
+    def agree(self) -> None:
+        """Return when every rank has its weights; then have them build their engines.
+
+        Raises what a rank failed with, RankError where it did not say.
+        """
+        for other in self._others:
+            wait([other.loaded, self.death], return_when=FIRST_COMPLETED)
+            if self.death.done():
+                raise self.death.result()
+        self.tell("build")
+
+    def tell(self, order: object) -> None:
+        message = pickle.dumps(order)
+        for other in self._others:
+            other.line.send_bytes(message)
+
+    def explain(self, error: Exception) -> str:
+        with suppress(TimeoutError):
+            return reason_of(self.death.result(NOTICED_S))
+        return reason(error)
+
+    def close(self) -> None:
+        self._closing.set()
+        for other in self._others:
+            with suppress(OSError):
+                other.line.send_bytes(pickle.dumps(None))  # the last order
+        for other in self._others:
+            with suppress(subprocess.TimeoutExpired):
+                other.process.wait(0 if self.death.done() else ENDING_S)
+            other.process.kill()
+            other.process.wait()
+        leave(bereaved=self.death.done())
+        self._temporary.cleanup()
+
+    def _start(self, config: EngineConfig, rank: int) -> _Other:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "ddtree.engine.follow", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={name: value for name, value in os.environ.items() if name != SECRET},
+            )
+        line = Connection(ours.detach())
+        line.send(Errand(config, rank, self.folder))
+        return _Other(rank, process, line)
+
+    def _watch(self, other: _Other) -> None:
+        """Hear a rank until it is gone."""
+        said: Exception | None = None
+        with suppress(EOFError, OSError):
+            while True:
+                word = other.line.recv()
+                if isinstance(word, Exception):
+                    said = word
+                else:
+                    other.loaded.set_result(None)
+        code = other.process.wait()
+        with self._dying:
+            if not self._closing.is_set() and not self.death.done():
+                self._temporary.cleanup()
+                self.death.set_result(said or RankError(f"rank {other.rank} {ending(code)}"))
+
+
+def ending(code: int) -> str:
+    """Of a process, by the code that `Popen` gives."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    return f"was killed by {signal.Signals(-code).name}"
+
+
+def reason_of(death: Exception) -> str:
+    return str(death) if isinstance(death, RankError) else reason(death)

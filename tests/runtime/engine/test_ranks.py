@@ -1,0 +1,170 @@
+"""Two processes that share one model answer as one does, and end together."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ddtree.config import EngineConfig, Mode
+from ddtree.core.sequence import Finish, Request, Sampling, Speculative
+from ddtree.engine.errors import RankError, RequestError
+from ddtree.engine.loop import Engine
+from ddtree.engine.open import open_engine
+from ddtree.engine.ranks import Ranks, ending
+from ddtree.models.errors import ModelError
+from tests.runtime.engine.asking import Answer, ask
+from tests.runtime.engine.pairs import write_drafter, write_target
+from tests.runtime.server.live import until
+
+PROMPTS = [(3, 1, 4, 1, 5, 9, 2, 6), (10,) * 17]
+LENGTH = 12
+MODES: tuple[Mode, ...] = ("ar", "chain", "ddtree")
+HOT = Sampling(temperature=0.9, top_p=0.95, seed=7)
+
+
+@contextmanager
+def opened(model: Path, drafter: str, *, tp: int = 1, ep: int = 1) -> Iterator[Engine]:
+    config = EngineConfig(
+        str(model),
+        drafter,
+        "ddtree",
+        budget=8,
+        dtype="float32",
+        device="cpu",
+        context_length=96,
+        page_size=4,
+        prefill_chunk=7,
+        max_running_requests=3,
+        threads=1,
+        tp=tp,
+        ep=ep,
+    )
+    engine = open_engine(config)
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.stop(drain=False, timeout_s=10)
+
+
+def others(engine: Engine) -> Ranks:
+    assert isinstance(engine._others, Ranks)
+    return engine._others
+
+
+def asked() -> list[Request]:
+    """Every mode, greedy and by chance, at once: more than the rows there are."""
+    return [
+        Request(
+            f"{mode}-{sampling.seed}-{i}", prompt, LENGTH, sampling, speculative=Speculative(mode)
+        )
+        for mode in MODES
+        for sampling in (Sampling(), HOT)
+        for i, prompt in enumerate(PROMPTS)
+    ]
+
+
+def tokens(engine: Engine) -> list[list[int]]:
+    answers = [answer.tokens for answer in ask(engine, asked())]
+    assert engine.stats().speculation.accepted > 0
+    engine.check_integrity()
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("family", "shared"),
+    [
+        ("llama", {"tp": 2}),
+        ("qwen3", {"tp": 2}),
+        ("qwen3_moe", {"tp": 2}),
+        ("qwen3_moe", {"ep": 2}),
+        ("deepseek_v3", {"tp": 2}),
+        ("deepseek_v3", {"ep": 2}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, *value.items())),
+)
+def test_two_ranks_answer_token_for_token_as_one(
+    family: str, shared: dict[str, int], tmp_path: Path
+) -> None:
+    model, drafter = write_target(tmp_path / "m", family), write_drafter(tmp_path / "d")
+    with opened(model, str(drafter)) as alone:
+        wanted = tokens(alone)
+    assert len({tuple(answer) for answer in wanted}) == 2 * len(PROMPTS), "greedy ones and others"
+    with opened(model, str(drafter), **shared) as engine:
+        assert engine.shape.num_heads == alone.shape.num_heads
+        assert tokens(engine) == wanted
+        processes = [other.process for other in others(engine)._others]
+    assert [process.returncode for process in processes] == [0]
+
+
+def test_trees_of_the_host_reach_every_rank(tmp_path: Path) -> None:
+    model = write_target(tmp_path / "m", "llama")
+    with opened(model, "prompt-lookup") as alone:
+        wanted = tokens(alone)
+    with opened(model, "prompt-lookup", tp=2) as engine:
+        assert tokens(engine) == wanted
+
+
+def test_a_rank_that_is_killed_ends_the_engine_with_its_reason(tmp_path: Path) -> None:
+    model = write_target(tmp_path / "m", "llama")
+    with opened(model, "prompt-lookup", tp=2) as engine:
+        answer = Answer()
+        (other,) = others(engine)._others
+        other.process.send_signal(signal.SIGSTOP)  # so that no answer ends before it
+        engine.submit(Request("long", (1, 2, 3), 80), answer)
+        other.process.kill()
+        last = answer.wait()
+        assert (last.finish, last.error) == (Finish.ERROR, "rank 1 was killed by SIGKILL")
+        assert not engine.alive
+        with pytest.raises(RequestError, match="rank 1 was killed"):
+            engine.submit(Request("late", (1,), 1), Answer())
+    assert not others(engine).folder.exists()
+
+
+def test_an_idle_engine_hears_of_a_death_too(tmp_path: Path) -> None:
+    with opened(write_target(tmp_path / "m", "llama"), "prompt-lookup", tp=2) as engine:
+        others(engine)._others[0].process.kill()
+        until(lambda: not engine.alive, 30)
+        assert engine.failure == "rank 1 was killed by SIGKILL"
+
+
+def test_what_a_rank_cannot_load_is_raised_as_it_is(tmp_path: Path) -> None:
+    model = write_target(tmp_path / "m", "llama")
+    with pytest.raises(ModelError, match="has no experts to share out") as caught:
+        open_engine(EngineConfig(str(model), device="cpu", ep=2))
+    assert caught.value.hint == "give --tp 2 for --ep"
+
+
+def test_a_rank_that_dies_while_loading_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_target(tmp_path / "m", "llama")
+    begun: list[Ranks] = []
+    real = Ranks.__init__
+
+    def stillborn(self: Ranks, config: EngineConfig) -> None:
+        real(self, config)
+        begun.append(self)
+        self._others[0].process.kill()
+
+    monkeypatch.setattr(Ranks, "__init__", stillborn)
+    with pytest.raises(RankError, match="rank 1 was killed by SIGKILL"):
+        open_engine(EngineConfig(str(model), device="cpu", tp=2))
+    assert not begun[0].folder.exists()
+
+
+def test_ranks_are_counted_before_anything_is_loaded() -> None:
+    with pytest.raises(ValueError, match="tp and ep are two ways"):
+        EngineConfig("m", tp=2, ep=2)
+    with pytest.raises(ValueError, match="tp must be positive"):
+        EngineConfig("m", tp=0)
+    assert (EngineConfig("m").ranks, EngineConfig("m", ep=4).ranks) == (1, 4)
+
+
+def test_an_end_is_said_in_words() -> None:
+    assert ending(3) == "ended with exit code 3"
+    assert ending(-signal.SIGSEGV) == "was killed by SIGSEGV"
