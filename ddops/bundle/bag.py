@@ -27,7 +27,9 @@ SIGNATURE: Final = "signature.dsse.json"
 
 MOST_FILES: Final = 10_000
 MOST_READ: Final = 6 << 20  # bytes; as JSON it may take 400 MB of memory to read
-_READ: Final = re.compile(r"^(?:[^/]+|data/[^/]+\.json|data/units/.*)$")
+_READ: Final = re.compile(
+    r"^(?:[^/]+|data/(?:bundle|run|weights|redactions|environment)\.json|data/units/.*\.service)$"
+)
 """What is read whole; records are read a line at a time, all else is only hashed."""
 
 Content = bytes | Path

@@ -10,13 +10,23 @@ from typing import Any, Final
 import yaml
 
 from ddops.analysis.claims import Claim
+from ddops.bundle import packages
 from ddops.spec.base import Word
-from ddops.spec.bundle import BUNDLE_SCHEMA_VERSION, BundleInfo, Environment, Redaction, WeightsFile
+from ddops.spec.bundle import (
+    BUNDLE_SCHEMA_VERSION,
+    BundleInfo,
+    Environment,
+    Redaction,
+    WeightsFile,
+    WeightsPart,
+)
 from ddops.spec.deployment import Deployment, Weights
+from ddops.spec.environment import Manifest
 from ddops.spec.record import Record
 from ddops.spec.run import Run
 
-REPLAY: Final = (
+REPLAY: Final = "ddops bundle replay . --box BOX"
+BY_HAND: Final = (
     "ddops deploy data/box.yaml --yes && ddops bench data/box.yaml --matrix data/matrix.yaml --yes"
 )
 
@@ -29,6 +39,8 @@ class Source:
     text: str
     records: Mapping[str, Record]
     environment: Environment | None
+    manifest: Manifest | None  # of the environment, where one was streamed to the box
+    weights: tuple[WeightsPart, ...]  # as they lay on the box; empty: nobody looked
     ddops_version: str
 
 
@@ -51,12 +63,12 @@ def texts(source: Source) -> dict[str, str]:
     """What is said of the run, by name under `data/`, with nothing taken out yet."""
     run = source.run
     files = {"run.json": source.text, "bundle.json": _json(info(source))}
-    files["matrix.yaml"] = _yaml(run.matrix.model_dump(mode="json"))
+    matrix = run.matrix.model_dump(mode="json")
+    files["matrix.yaml"] = _yaml({**matrix, "again": run.matrix.again})  # a file's default is true
     files["box.yaml"] = _yaml(_box(run))
     files["box-facts.json"] = json.dumps(run.box_facts, indent=1, sort_keys=True) + "\n"
     files["weights.json"] = _json(weights(run.found))
-    if source.environment is not None:
-        files["environment.json"] = _json(source.environment)
+    files |= _fetched(source.weights) | _environment(source)
     for name, served in run.served.items():
         files[f"units/{name}.service"] = served.unit
         if served.engine is not None:
@@ -93,6 +105,30 @@ def weights(deployment: Deployment) -> tuple[WeightsFile, ...]:
     )
 
 
+def _environment(source: Source) -> dict[str, str]:
+    files = {}
+    if (seen := source.environment) is not None:
+        files["environment.json"] = _json(seen)
+        files["environment/requirements.txt"] = packages.freeze(seen)
+        files["environment/pylock.toml"] = packages.lock(seen)
+        files["environment/sbom.cdx.json"] = packages.sbom(seen, info(source))
+    if source.manifest is not None:
+        files["environment/patches.json"] = _json(source.manifest.patches)
+    return files
+
+
+def _fetched(parts: Sequence[WeightsPart]) -> dict[str, str]:
+    """Lists that a bag with the weights would have, as BagIt has them; this one is whole without.
+
+    Where they named the bag's own files, every tool would rightly call it incomplete.
+    """
+    at = {f"data/weights/{part.role}/{part.path}": part for part in parts}
+    lines = [f"{part.url} {part.size} {path}\n" for path, part in sorted(at.items()) if part.url]
+    known = [f"{part.sha256}  {path}\n" for path, part in sorted(at.items()) if part.sha256]
+    files = {"weights/fetch.txt": "".join(lines), "weights/manifest-sha256.txt": "".join(known)}
+    return {name: text for name, text in files.items() if text}
+
+
 def readme(told: BundleInfo, claims: Sequence[Claim], redactions: Sequence[Redaction]) -> str:
     """What is claimed, how to check it, how to repeat it."""
     taken = sum(redaction.count for redaction in redactions)
@@ -111,14 +147,19 @@ def readme(told: BundleInfo, claims: Sequence[Claim], redactions: Sequence[Redac
         "## Check",
         "",
         f"`ddops bundle verify {told.name}` hashes every file and derives every number again "
-        "from the traces in `data/records/`.",
+        "from the requests in `data/records/`; `ddops claims data/claims.yaml` weighs every ratio.",
         "",
         "## Repeat",
         "",
         f"    {REPLAY}",
         "",
-        "Weights are fetched by the hashes in `data/weights.json`. Speeds depend on the box: "
-        "compare `data/box-facts.json` first.",
+        "in this folder, on the box BOX of your inventories: it says first what differs there. "
+        "By hand, on this machine:",
+        "",
+        f"    {BY_HAND}",
+        "",
+        "Weights are fetched by the hashes in `data/weights.json`; `data/weights/` lists their "
+        "files. Speeds depend on the box: compare `data/box-facts.json` first.",
         "",
         f"Taken out before packing: {taken} private strings, listed in `data/redactions.json`.",
     ]  # fmt: skip

@@ -52,6 +52,17 @@ def command(place: Place, kind: SupervisorKind, properties: str = PROPERTIES) ->
     return Run(argv=show, why=why)
 
 
+def loaded(place: Place, kind: SupervisorKind) -> tuple[Run, ...]:
+    """systemd's own words for the unit: its files with drop-ins, then every property."""
+    user = ("--user",) if kind == "systemd-user" else ()
+    unit = f"{place.service}.service"
+    why = "look at the unit as it was loaded"
+    return tuple(
+        Run(argv=("systemctl", *user, verb, unit, "--no-pager"), why=why)
+        for verb in ("cat", "show")
+    )
+
+
 def parse(
     text: str,
     kind: SupervisorKind,

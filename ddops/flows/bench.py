@@ -19,6 +19,7 @@ from ddops.bench.journal import Journal
 from ddops.bench.prompts import load_prompts
 from ddops.errors import BenchError, ServiceError, UsageError
 from ddops.facts.look import look
+from ddops.flows import kept
 from ddops.flows.advise import advised, ask
 from ddops.flows.cell import Course, Stage, now, refused, run_cell
 from ddops.flows.coding import problems
@@ -178,7 +179,8 @@ def _walk(site: Site, planned: Plan, course: Course, voice: Voice) -> None:
             except ServiceError as error:
                 record = refused(course, cell, deployment, started_at, error)
             else:
-                record = run_cell(course, stage, cell, _baseline(planned, cell), voice)
+                with kept.log(planned.journal.folder, site, cell.id):
+                    record = run_cell(course, stage, cell, _baseline(planned, cell), voice)
             planned.journal.add(record)
             _tell(record, voice)
             if record.failure is not None:

@@ -16,12 +16,14 @@ from ddops.bench.provenance import commit
 from ddops.engines.table import ENGINES
 from ddops.facts import health
 from ddops.facts.look import look
+from ddops.flows import kept
 from ddops.flows.cell import Course, Stage, now
 from ddops.flows.perform import perform
 from ddops.flows.service import Served, current, facts_digest, switch
 from ddops.flows.site import Site
 from ddops.flows.stop import stop_plan
 from ddops.flows.voice import Voice
+from ddops.host.listening import Listening
 from ddops.spec.deployment import Deployment
 from ddops.spec.matrix import Matrix, Variant
 from ddops.spec.record import EngineSeen
@@ -42,7 +44,8 @@ class Wanted:
 
 def begin(site: Site, wanted: Wanted, command: tuple[str, ...]) -> Course:
     """Write down what all records of this run share, and what the box serves before it."""
-    seen, measured_by = look(site.host, site.box), commit()
+    heard = Listening(site.host)
+    seen, measured_by = look(heard, site.box), commit()
     digest = facts_digest(seen)
     journal, prompts = wanted.journal, wanted.prompts
     session = Session(
@@ -70,6 +73,7 @@ def begin(site: Site, wanted: Wanted, command: tuple[str, ...]) -> Course:
             based_on=wanted.based_on,
         )
     )
+    kept.box(journal.folder, site, seen, heard.said)
     if not _left_behind(site, journal.folder.parent):
         running = seen.service.state == "running"
         journal.keep_found(Found(box=site.box.name, deployment=wanted.base, running=running))
@@ -94,6 +98,7 @@ def staged(
     assert run is not None, "run.json is written before the first switch"
     note = ServedNote(unit=served.unit, unit_sha256=served.unit_sha256, engine=stage.engine)
     journal.keep_run(run.model_copy(update={"served": {**run.served, variant.name: note}}))
+    kept.unit(journal.folder, site, variant.name)
     return stage
 
 

@@ -17,6 +17,7 @@ from ddops.spec.place import Place
 Ask = Callable[[Run], Result]
 
 _POLL_S = 0.5
+_MOST_LINES = 20_000  # of what was written beside one cell
 _AWAY_S = 2.0  # between two tries to reach a box that went away
 
 
@@ -24,6 +25,18 @@ def log_tail(host: Host, box: Box, lines: int = 50) -> str:
     """The last lines of the service's log; empty when there is none."""
     site = Site(host, box)
     return host.run(_last(site.service(), site.place, lines)).stdout
+
+
+def mark(site: Site) -> Callable[[], str]:
+    """A place in the service's log; what it returns gives the text since then, the last of it."""
+    seen, place = site.service(), site.place
+    if seen.kind == "background":
+        size = _size(site.host.run, place.log_file)
+        return lambda: _grown(site.host.run, place, size)
+    said = site.host.run(_journal(seen, place, ("-n", "0", "--show-cursor"))).stdout
+    cursor = said.rpartition("-- cursor: ")[2].strip()
+    after = (f"--after-cursor={cursor}",) if cursor else ("--boot",)
+    return lambda: site.host.run(_journal(seen, place, (*after, "-n", str(_MOST_LINES)))).stdout
 
 
 def follow(site: Site, lines: int, voice: Voice) -> Iterator[str]:
@@ -80,6 +93,12 @@ def _follow_journal(ask: Ask, seen: Service, place: Place, lines: int) -> Iterat
             command = _journal(seen, place, after)
         elif not said.ok:  # a journal in memory begins anew at each boot
             command = _journal(seen, place, ("--boot", "--show-cursor"))
+
+
+def _grown(ask: Ask, place: Place, size: int) -> str:
+    start = 0 if _size(ask, place.log_file) < size else size
+    since = Run(argv=("tail", "-c", f"+{start + 1}", place.log_file), why="log")
+    return "".join(ask(since).stdout.splitlines(keepends=True)[-_MOST_LINES:])
 
 
 def _size(ask: Ask, path: str) -> int:

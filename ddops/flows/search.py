@@ -21,6 +21,7 @@ from ddops.errors import BenchError, ServiceError, UsageError
 from ddops.facts import gpu_memory
 from ddops.facts.gpu_memory import Held
 from ddops.facts.look import look
+from ddops.flows import kept
 from ddops.flows.advise import Advised, advise
 from ddops.flows.cell import Course, now, refused, run_cell
 from ddops.flows.course import Wanted, begin, restore, staged, terminable
@@ -193,7 +194,8 @@ def _try(site: Site, planned: Plan, course: Course, variant: Variant, voice: Voi
         stage = staged(site, planned.journal, variant, deployment, voice)
     except ServiceError as error:
         return refused(course, cell, deployment, started_at, error)
-    return run_cell(course, stage, cell, _baseline(planned), voice)
+    with kept.log(planned.journal.folder, site, cell.id):
+        return run_cell(course, stage, cell, _baseline(planned), voice)
 
 
 def _baseline(planned: Plan) -> tuple[Trace, ...] | None:

@@ -37,10 +37,32 @@ class WeightsFile(Word):
     licence: str | None
 
 
+class WeightsPart(Word):
+    """A file of a set of weights as it lay on the box, and where the same is to be had."""
+
+    role: Literal["model", "drafter"]
+    path: str  # below the folder of the set
+    url: str | None
+    sha256: str | None
+    size: int  # bytes
+
+
+class Origin(Word):
+    """Where a package came from that was not asked of an index by its name (PEP 610)."""
+
+    kind: Literal["archive", "vcs", "directory"]
+    url: str | None  # None: a folder of the box
+    sha256: str | None = None  # of the archive
+    vcs: str | None = None
+    commit: str | None = None
+
+
 class Package(Word):
     name: str
     version: str
     record_sha256: str | None  # of the RECORD file, which lists the hash of every installed file
+    wheel: str | None = None  # the name that its wheel has, by the tags it was installed with
+    origin: Origin | None = None
 
 
 class Environment(Word):

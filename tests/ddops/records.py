@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ddops.bench.metrics import derive
+from ddops.spec.bundle import BUNDLE_SCHEMA_VERSION, BundleInfo
 from ddops.spec.deployment import Decoding, Deployment, Model, Weights
 from ddops.spec.matrix import Cell, Load, Matrix, Variant
 from ddops.spec.record import Chunk, EngineSeen, Failure, Gate, Record, Trace
@@ -236,3 +237,18 @@ def written(folder: Path, *, troubled: bool = True, repeats: int = 1) -> Path:
 def archive_of(bundle: Path) -> Path:
     """The archive beside a bundle's folder."""
     return bundle.with_name(f"{bundle.name}.tar.zst")
+
+
+def told(of: Run) -> BundleInfo:
+    """What a bundle of the run says of itself."""
+    return BundleInfo(
+        schema_version=BUNDLE_SCHEMA_VERSION,
+        name=f"{of.box}-{of.matrix.name}-{of.fingerprint[:8]}",
+        ddops_version="0.1.0",
+        commit=None,
+        created="2026-11-29T18:04:01Z",
+        box=of.box,
+        matrix=of.matrix.name,
+        fingerprint=of.fingerprint,
+        based_on=of.based_on,
+    )
