@@ -13,6 +13,7 @@ from ddops.analysis.bottleneck import LABELS
 from ddops.analysis.telemetry import Serving, telemetry
 from ddops.errors import UsageError
 from ddops.flows.bench import load_matrix
+from ddops.flows.bundle_verify import verify
 from ddops.spec.run import Run
 from tests.ddops.flows.bench_machine import AR, CELLS, QUICK, BenchMachine, eventually
 from tests.ddops.machine import Machine
@@ -80,6 +81,19 @@ def test_a_record_tells_what_the_box_did_meanwhile(measured: BenchMachine) -> No
     assert not (measured.box_home / "telemetry").exists() or not list(
         (measured.box_home / "telemetry").iterdir()
     )
+
+
+def test_report_and_bundle_tell_it_too_and_the_bundle_verifies(
+    measured: BenchMachine, tmp_path: Path
+) -> None:
+    done = measured.ddops("bundle", "create", str(measured.run), "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    assert verify(folder).findings == ()
+    assert len(list((folder / "data" / "telemetry").iterdir())) == len(CELLS)
+    said = (folder / "data" / "report" / "report.md").read_text("utf-8")
+    assert "## Power and limits" in said
+    assert "Load over time" in (folder / "data" / "report" / "report.html").read_text("utf-8")
 
 
 def test_run_json_holds_what_the_records_share(measured: BenchMachine) -> None:
