@@ -1,4 +1,4 @@
-"""`ddops bundle create`, `sign`, `verify`, `show`, `diff` and `extract`."""
+"""`ddops bundle` and its verbs: `create`, `sign`, `show`, `diff` and `extract` are here."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ddops.cli.bundle_replay import replay
+from ddops.cli.bundle_shelf import pull, push
 from ddops.cli.bundle_verify import verify
 from ddops.cli.options import BundlePath, Json, Quiet, Verbose
 from ddops.cli.output import Output, table
@@ -89,6 +90,8 @@ def sign(
 
 bundle.command()(verify)
 bundle.command()(replay)
+bundle.command()(push)
+bundle.command()(pull)
 
 
 @bundle.command()

@@ -81,7 +81,7 @@ def sign(path: Path, key: Path) -> bool:
             return False
         atomic.write(written, signature.text(envelope))
         if not path.is_dir():
-            _repack(folder, path)
+            repack(folder, path)
     return True
 
 
@@ -107,7 +107,8 @@ def show(path: Path) -> Shown:
         )
 
 
-def _repack(folder: Path, packed: Path) -> None:
+def repack(folder: Path, packed: Path) -> None:
+    """The archive of a bundle's folder: the same files, the same bytes."""
     fresh = packed.with_name(f".{packed.name}.new")
     try:
         with fresh.open("wb") as target:
