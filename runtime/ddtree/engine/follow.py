@@ -16,8 +16,10 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from ddtree.engine.errors import CapacityError
 from ddtree.engine.others import reason
 from ddtree.engine.ranks import Errand
+from ddtree.models.errors import ModelError
 
 GRACE_S = 2.0  # for the last order, once the first rank is gone
 
@@ -60,6 +62,9 @@ def main() -> int:
     assert isinstance(errand, Errand), "the first order says who this is"
     try:
         _follow(errand, line)
+    except (ModelError, CapacityError, ValueError) as error:  # the first rank says it
+        line.say(error)
+        return 1
     except Exception as error:
         line.say(_sendable(error))
         raise

@@ -30,6 +30,8 @@ def server_info(service: Service) -> dict[str, Any]:
         "mode": engine.config.mode,
         "budget": engine.config.budget,
         "drafter": engine.config.drafter,
+        "tp": engine.config.tp,
+        "ep": engine.config.ep,
         "limits": _limits(engine.config),
         "started_at": service.identity.started_at.isoformat(timespec="seconds"),
         "speculation": speculative(engine.stats().speculation),

@@ -59,7 +59,11 @@ DRAFTER: dict[str, Any] = DENSE | {
 
 
 def write_target(folder: Path, family: str) -> Path:
-    config = FAMILIES[family]
+    return write_random(folder, FAMILIES[family])
+
+
+def write_random(folder: Path, config: dict[str, Any]) -> Path:
+    """A target of this config.json."""
     return _write(folder, config, target_shapes(target_shape(folder, config)))
 
 
