@@ -92,7 +92,8 @@ def begin(site: Site, wanted: Wanted, command: tuple[str, ...]) -> Course:
 def staged(
     site: Site, journal: Journal, variant: Variant, deployment: Deployment, voice: Voice
 ) -> Stage:
-    served = switch(site.host, site.box, deployment, voice=voice)
+    with kept.log(journal.folder, site, f"{variant.name}.start"):
+        served = switch(site.host, site.box, deployment, voice=voice)
     stage = Stage(served, _engine(served))
     run = journal.run
     assert run is not None, "run.json is written before the first switch"

@@ -76,15 +76,17 @@ def unit(folder: Path, site: Site, variant: str) -> None:
 
 
 @contextmanager
-def log(folder: Path, site: Site, cell: str) -> Iterator[None]:
-    """What the service writes meanwhile."""
+def log(folder: Path, site: Site, name: str) -> Iterator[None]:
+    """What the service writes meanwhile, however that ends."""
     written: Callable[[], str] | None = None
     with suppress(HostError):
         written = logs.mark(site)
-    yield
-    with suppress(HostError):
-        if written is not None:
-            _keep(folder / LOGS / f"{cell}.log", written())
+    try:
+        yield
+    finally:
+        with suppress(HostError):
+            if written is not None:
+                _keep(folder / LOGS / f"{name}.log", written())
 
 
 def _parts(role: Role, holding: Holding) -> Iterator[WeightsPart]:
