@@ -16,6 +16,7 @@ from ddops.cli.bundle import bundle
 from ddops.cli.check import check
 from ddops.cli.claims import claims
 from ddops.cli.compare import compare
+from ddops.cli.crosscheck import crosscheck
 from ddops.cli.deploy import deploy
 from ddops.cli.diff import diff
 from ddops.cli.env import env
@@ -54,6 +55,7 @@ VERBS: Final[tuple[Callable[..., None] | typer.Typer, ...]] = (
     history,
     bench,
     search,
+    crosscheck,
     report,
     estimate,
     compare,

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddops.analysis.crosscheck import Crosscheck
+from ddops.flows.crosscheck import kept
 from ddops.flows.evidence import evidence
 from ddops.flows.runs import chosen, load
 from ddops.host.atomic import write
@@ -29,7 +31,8 @@ def report(folder: Path | None = None, beside: Sequence[Path] = ()) -> Reported:
     """`folder` is a run; None is the last one under `results/`. `beside`: runs or bundles."""
     others = [Other(str(path), evidence(path)) for path in beside]
     stored = load(chosen(folder))
-    seen = viewed(stored.run, {f"../{name}": record for name, record in stored.records.items()})
+    records = {f"../{name}": record for name, record in stored.records.items()}
+    seen = viewed(stored.run, records, kept(stored))
     pages = drawn(seen)
     html, markdown = (stored.folder / "report" / f"report.{kind}" for kind in ("html", "md"))
     write(html, pages.html.encode())
@@ -40,9 +43,9 @@ def report(folder: Path | None = None, beside: Sequence[Path] = ()) -> Reported:
     return Reported(html=html, markdown=markdown, findings=findings, view=seen)
 
 
-def viewed(run: Run, records: Mapping[str, Record]) -> View:
+def viewed(run: Run, records: Mapping[str, Record], crosschecks: Sequence[Crosscheck] = ()) -> View:
     """`records` by where they lie, seen from the report."""
-    return view(run, [Entry(record, href) for href, record in records.items()])
+    return view(run, [Entry(record, href) for href, record in records.items()], crosschecks)
 
 
 def drawn(seen: View) -> Page:

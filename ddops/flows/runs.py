@@ -20,6 +20,7 @@ from ddops.spec.record import Record
 from ddops.spec.run import Run
 
 RESULTS = Path("results")
+FOREIGN = "foreign"  # what other clients measured, in a run's folder
 _NOT_RECORDS = ("run.json", "found.json", "environment.json")
 _W = TypeVar("_W", bound=Word)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ddops.analysis.claims import Claim, claims
 from ddops.analysis.compare import verdict
 from ddops.analysis.cost.breakdown import Breakdown, breakdown
+from ddops.analysis.crosscheck import Crosscheck
 from ddops.analysis.repeats import Group, groups
 from ddops.analysis.steady import steadiness
 from ddops.report.power import Power, power
@@ -63,6 +64,7 @@ class View:
     earlier: tuple[Entry, ...]  # attempts that were tried again
     setup: tuple[tuple[str, str], ...]
     definitions: tuple[tuple[str, str], ...]
+    crosschecks: tuple[Crosscheck, ...]  # what other load clients measured of the same cells
 
     @property
     def troubled(self) -> tuple[Entry, ...]:
@@ -72,7 +74,7 @@ class View:
         return next(entry.href for entry in self.entries if entry.record.cell.id == cell)
 
 
-def view(run: Run, entries: Sequence[Entry]) -> View:
+def view(run: Run, entries: Sequence[Entry], crosschecks: Sequence[Crosscheck] = ()) -> View:
     """`entries` in the order they were written: a later attempt at a cell replaces an earlier."""
     last = {entry.record.cell.id: entry for entry in entries}
     kept = sorted(last.values(), key=lambda entry: _place(run, entry.record))
@@ -95,6 +97,7 @@ def view(run: Run, entries: Sequence[Entry]) -> View:
         earlier=tuple(entry for entry in entries if entry not in kept),
         setup=setup(run, records),
         definitions=DEFINITIONS,
+        crosschecks=tuple(crosschecks),
     )
 
 

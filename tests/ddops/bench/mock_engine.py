@@ -88,7 +88,7 @@ class Engine:
 
     async def _complete(self, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
-        sent = self.sent[body["messages"][-1]["content"]] = Sent(time.monotonic())
+        sent = self.sent[_asked(body)] = Sent(time.monotonic())
         number, self.counts.requests = self.counts.requests, self.counts.requests + 1
         if self.plan.fail_from is not None and number >= self.plan.fail_from:
             _send(writer, 500, b'{"error": {"message": "planted"}}')
@@ -102,7 +102,7 @@ class Engine:
                 _chunk(writer, b": still reading\n\n")
                 await asyncio.sleep(self.plan.comments)
         total = 0
-        for tokens in self._chunks(body["max_tokens"]):
+        for tokens in self._chunks(body.get("max_tokens") or body["max_completion_tokens"]):
             await asyncio.sleep(due - loop.time())
             due += self.plan.gap
             text = self._text(body, total, tokens)
@@ -139,7 +139,7 @@ class Engine:
     def _text(self, body: dict[str, Any], start: int, tokens: int) -> str:
         if self.plan.garbage:
             return "!!!!" * tokens
-        subject = body["messages"][-1]["content"][:12]
+        subject = _asked(body)[:12]
         words = [self.plan.word.format(n=start + n) for n in range(tokens)]
         return "".join(f" {subject}-{word}" for word in words)
 
@@ -192,12 +192,19 @@ async def _read(reader: asyncio.StreamReader) -> tuple[str, bytes] | None:
     return first.split(" ")[1], await reader.readexactly(int(lengths[0]) if lengths else 0)
 
 
+def _asked(body: dict[str, Any]) -> str:
+    """Some clients send what they ask in parts."""
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
 def _usage(total: int) -> dict[str, int]:
     return {"prompt_tokens": 7, "completion_tokens": total, "total_tokens": 7 + total}
 
 
 def _event(writer: asyncio.StreamWriter, event: dict[str, Any]) -> None:
-    _chunk(writer, b"data: " + json.dumps(event).encode() + b"\n\n")
+    whole = {"id": "mock", "object": "chat.completion.chunk", "model": "mock", **event}
+    _chunk(writer, b"data: " + json.dumps(whole).encode() + b"\n\n")
 
 
 def _chunk(writer: asyncio.StreamWriter, data: bytes) -> None:

@@ -1,0 +1,84 @@
+"""`ddops crosscheck`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ddops.cli.options import Json
+from ddops.cli.output import Output, table
+from ddops.spec.tool import Tool
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ddops.analysis.crosscheck import Crosscheck
+
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="What sglang, vllm or aiperf wrote of its run.")
+]
+
+
+def crosscheck(
+    file: File,
+    run: Annotated[
+        Path | None, typer.Option(help="A run's folder; without it the last one.")
+    ] = None,
+    cell: Annotated[
+        str | None, typer.Option(help="Beside this cell, e.g. `ar.c4.r1`; else by its load.")
+    ] = None,
+    tool: Annotated[
+        Tool | None, typer.Option("--as", help="Whose file it is, where it does not show.")
+    ] = None,
+    tool_version: Annotated[
+        str | None, typer.Option(help="Of a tool whose file does not say.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Put what another load client measured beside a cell of a run, and keep it there.
+
+    The report then shows both, with what the other one defines otherwise.
+
+    \b
+    Example:
+      ddops crosscheck vllm-c4.json --tool-version 0.33.0 --cell ddtree-b8.c4.r1
+    """
+    from ddops.flows import crosscheck as flow
+
+    out = Output(json=json)
+    kept = flow.crosscheck(flow.Wanted(file, run, cell, tool, tool_version))
+    out.result(_data(kept.found), _draw(kept.found))
+    for line in kept.found.otherwise:
+        out.warn(f"not the same load: {line}")
+    out.say(f"kept: {kept.path}" if kept.new else f"nothing to change: it lay in {kept.path}")
+
+
+def _data(found: Crosscheck) -> dict[str, object]:
+    lines = [
+        {**asdict(line), "difference": line.difference, "verdict": line.verdict}
+        for line in found.lines
+    ]
+    return {
+        "cell": found.cell,
+        "lines": lines,
+        "not_the_same_load": found.otherwise,
+        "result": found.result.model_dump(mode="json"),
+    }
+
+
+def _draw(found: Crosscheck) -> RenderableType:
+    rows = [
+        (
+            line.metric,
+            f"{line.ours:.4g}",
+            f"{line.theirs:.4g}",
+            f"{100 * line.difference:+.1f} %",
+            line.verdict,
+        )
+        for line in found.lines
+    ]
+    columns = ("figure", found.cell, found.client, "difference", "")
+    return table(columns, rows, right=columns[1:4])
