@@ -7,7 +7,7 @@ or on this machine; a token to the registry alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 import httpx
@@ -61,7 +61,7 @@ class Access(httpx.Auth):
         realm = httpx.URL(values["realm"])
         if realm.scheme != "https" and realm.host not in LOOPBACK:
             raise self._refused(f"{self._registry.host} wants a password sent in the clear")
-        asked = {key: values[key] for key in ("service", "scope") if key in values}
+        asked = {key: value for key, value in values.items() if key in ("service", "scope")}
         answer = yield self._request(realm, asked, self._known())
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             answer = yield self._request(realm, asked, self._needed())
@@ -73,7 +73,9 @@ class Access(httpx.Auth):
             raise self._refused(f"{self._registry.host} gives no token: {where}")
         self._header = f"Bearer {token}"
 
-    def _request(self, realm: httpx.URL, asked: dict[str, str], who: Login | None) -> httpx.Request:
+    def _request(
+        self, realm: httpx.URL, asked: Mapping[str, str], who: Login | None
+    ) -> httpx.Request:
         headers = {"Authorization": f"Basic {who.basic}"} if who else {}
         return httpx.Request("GET", realm.copy_merge_params(asked), headers=headers)
 
