@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -155,4 +156,34 @@ def test_a_record_that_would_fill_the_memory_is_told(
         archive.pack(bag.bagged(payload, b"# forged\n", {}), bundle.name, target)
     told = refused(path)
     assert f"data/{name}: " in told
+    assert said in told
+
+
+@pytest.mark.parametrize(
+    ("requests", "said"),
+    [
+        (13, "more than 3000000 chunks"),
+        (11, "metrics.completed is 6, its traces give 11"),
+        (-1, "a line is cut off, or longer than 6 MiB"),
+    ],
+    ids=["too many", "as many as may be", "in one line"],
+)
+def test_a_long_record_is_told_request_by_request(
+    bundle: Path, tmp_path: Path, requests: int, said: str
+) -> None:
+    folder = Path(shutil.copytree(bundle, tmp_path / bundle.name))
+    path = folder / "data/records/ar.c1.r1.json"
+    record = json.loads(path.read_text())
+    many = '{"at":1,"tokens":1},' * (250_000 if requests > 0 else 400_000)
+    trace = json.dumps({**record["traces"][0], "chunks": "@"}).replace('"@"', f"[{many[:-1]}]")
+    head = json.dumps({key: value for key, value in record.items() if key != "traces"})
+    with path.open("w") as file:
+        file.write(f'{head[:-1]},"traces":[\n')
+        file.write(f"{trace},\n" * (abs(requests) - 1) + f"{trace}\n]}}\n")
+    data = {p.relative_to(folder / "data").as_posix(): p for p in folder.glob("data/**/*.*")}
+    for name, content in bag.bagged(data, b"# forged\n", {}).items():
+        if isinstance(content, bytes):
+            (folder / name).write_bytes(content)
+    told = refused(folder)
+    assert "data/records/ar.c1.r1.json: " in told
     assert said in told
