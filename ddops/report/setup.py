@@ -78,8 +78,21 @@ def _load(run: Run) -> str:
     return (
         f"{load.requests} requests a cell after {load.warmup} to warm up, at most "
         f"{load.max_tokens} tokens each, temperature {load.temperature:g}, seed {load.seed}, "
-        f"order {run.matrix.order}"
+        f"order {run.matrix.order}{_open(run)}"
     )
+
+
+def _open(run: Run) -> str:
+    """What a load has only where the matrix asks for it."""
+    load, limits = run.matrix.load, []
+    if run.prompts.trace_sha256:
+        limits.append(f"times of sending from sha256 {run.prompts.trace_sha256[:12]}")
+    if load.settle_s or load.drain_s:
+        limits.append(f"measured from {load.settle_s:g} s on to {load.drain_s:g} s before the end")
+    if load.slo:
+        kept = load.slo.model_dump(exclude_none=True)
+        limits.append("SLO " + ", ".join(f"{key} {value:g}" for key, value in kept.items()))
+    return "".join(f"; {limit}" for limit in limits)
 
 
 def _counting(records: Sequence[Record]) -> str:
@@ -89,4 +102,12 @@ def _counting(records: Sequence[Record]) -> str:
 
 def _client(records: Sequence[Record]) -> str:
     lags = [record.client_lag_s.p99 for record in records if record.client_lag_s]
-    return f"its event loop woke at most {1000 * max(lags):.1f} ms late (p99)" if lags else ""
+    if not lags:
+        return ""
+    parts = [f"its event loop woke at most {1000 * max(lags):.1f} ms late (p99)"]
+    if cores := [record.client_cores for record in records if record.client_cores is not None]:
+        parts.append(f"its busiest process used at most {max(cores):.2f} of a core")
+    warned = sum(bool(record.warnings) for record in records)
+    if warned:
+        parts.append(f"{warned} of {len(records)} records say that it was too slow for their times")
+    return ", ".join(parts)
