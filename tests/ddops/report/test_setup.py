@@ -1,4 +1,4 @@
-"""How it was measured, in words: what a load asks beyond the usual, and what its client was like."""
+"""How it was measured, in words: what a load asks beyond the usual, and how its client was."""
 
 from __future__ import annotations
 
