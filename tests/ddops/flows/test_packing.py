@@ -15,7 +15,9 @@ import pytest
 from ddops.flows.bundle import create
 from ddops.flows.bundle_verify import verify
 from ddops.spec.bundle import WeightsPart
+from ddops.spec.environment import Manifest
 from tests.ddops import records
+from tests.ddops.environments import manifest
 
 PARTS = [
     WeightsPart(
@@ -64,6 +66,16 @@ def test_what_a_bench_kept_is_packed_without_what_is_private(whole: Path) -> Non
     listed = json.loads((data / "redactions.json").read_text())
     assert {"file": "logs/ar.c1.r1.log", "kind": "address", "count": 2} in listed
     assert "10.0.0.7" not in json.dumps(listed)
+
+
+def test_a_streamed_environment_travels_with_its_patches(tmp_path: Path) -> None:
+    run = left(tmp_path / "results")
+    patch = {"package": "torch", "path": "lib/a.py", "change": "changed"}
+    patched = manifest(patches=[{**patch, "installed": "a" * 64, "found": "b" * 64}])
+    (run / "box/environment.json").write_text(patched.model_dump_json())
+    data = create(run).folder / "data/environment"
+    assert Manifest.model_validate_json((data / "manifest.json").read_bytes()) == patched
+    assert json.loads((data / "patches.json").read_text())[0]["path"] == "lib/a.py"
 
 
 def test_weights_are_listed_and_the_bag_is_whole_without_them(whole: Path) -> None:
