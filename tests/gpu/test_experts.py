@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ddtree.config import Experts, SigmoidRouting
 from ddtree.ops.experts import expert_mlp, reference
+from ddtree.ops.experts.packed import Packed
+from ddtree.ops.linear import linear
+from ddtree.ops.routing import route
+from ddtree.stepbench.clock import copy_bandwidth, median_seconds
 
 pytestmark = pytest.mark.gpu
 EXPERTS, ACTIVE, HIDDEN, INNER = 128, 8, 2048, 768  # Qwen3-30B-A3B
@@ -67,3 +72,95 @@ def test_replay_is_eager_when_the_routing_changes(
             chosen[:] = chosen[0].clone()
         graph.replay()
         assert out.equal(expert_mlp(x, stacks, chosen, weights, x))
+
+
+KIMI = Experts(384, 8, 2048, normalised=True, sigmoid=SigmoidRouting(1, 1, scaling=2.827))
+WIDE, NARROW = 7168, 256  # Kimi-K2.6, an eighth of each expert
+
+
+def int4(outputs: int, features: int) -> Packed:
+    sizes = (KIMI.count, outputs, features // 8)
+    words = torch.randint(-(2**31), 2**31, sizes, dtype=torch.int32, device="cuda")
+    scale = torch.rand(KIMI.count, features // 32, outputs, device="cuda") + 0.5
+    return Packed(words, (scale / features**0.5 / 5).bfloat16(), features)
+
+
+@pytest.fixture(scope="module")
+def packed() -> tuple[Packed, Packed]:
+    torch.manual_seed(1)
+    return int4(2 * NARROW, WIDE), int4(WIDE, NARROW)
+
+
+def tokens_of(count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(count)
+    x = torch.randn(count, WIDE, device="cuda").bfloat16()
+    gate = torch.randn(KIMI.count, WIDE, device="cuda").bfloat16() / 84
+    chosen, weights = route(linear(x, gate, dtype=torch.float32), KIMI, torch.zeros(384).cuda())
+    return x, chosen, weights
+
+
+@pytest.mark.parametrize("tokens", [1, 9, 33, 65, 300, 1200])
+def test_int4_is_the_reference_to_a_rounding(tokens: int, packed: tuple[Packed, Packed]) -> None:
+    x, chosen, weights = tokens_of(tokens)
+    found = expert_mlp(x, packed, chosen, weights, x).float()
+    wanted = reference.expert_mlp(x.float(), *packed, chosen, weights) + x.float()
+    assert (found - wanted).norm() < 0.01 * wanted.norm()
+
+
+def test_an_int4_tokens_bits_do_not_depend_on_the_others(packed: tuple[Packed, Packed]) -> None:
+    x, chosen, weights = tokens_of(257)
+    together = expert_mlp(x, packed, chosen, weights, x)
+    for count in (1, 9, 33):
+        for begin in (0, 100, 224):
+            part = slice(begin, begin + count)
+            alone_x, alone = x[part], (chosen[part], weights[part])
+            assert expert_mlp(alone_x, packed, *alone, alone_x).equal(together[part])
+
+
+def test_a_token_is_routed_alike_whatever_is_beside_it() -> None:
+    torch.manual_seed(2)
+    x = torch.randn(65, WIDE, device="cuda").bfloat16()
+    gate = torch.randn(KIMI.count, WIDE, device="cuda").bfloat16() / 84
+    correction = torch.randn(384, device="cuda") / 10
+    logits = linear(x, gate, dtype=torch.float32)
+    chosen, weights = route(logits, KIMI, correction)
+    wanted = route(logits.cpu(), KIMI, correction.cpu())
+    assert chosen.cpu().equal(wanted[0])
+    torch.testing.assert_close(weights.cpu(), wanted[1])
+    for at in (0, 33, 64):
+        one = linear(x[at : at + 1], gate, dtype=torch.float32)
+        alone = route(one, KIMI, correction)
+        assert alone[0][0].equal(chosen[at]) and alone[1][0].equal(weights[at])
+
+
+@pytest.mark.parametrize("tokens", [1, 9, 33, 65])
+def test_int4_replays_when_the_routing_changes(tokens: int, packed: tuple[Packed, Packed]) -> None:
+    x, chosen, weights = (one.clone() for one in tokens_of(tokens))
+    expert_mlp(x, packed, chosen, weights, x)  # compiles
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = expert_mlp(x, packed, chosen, weights, x)
+    for seed in range(5):
+        torch.manual_seed(seed)
+        chosen.copy_(torch.randn(tokens, KIMI.count, device="cuda").topk(8).indices)
+        graph.replay()
+        assert out.equal(expert_mlp(x, packed, chosen, weights, x))
+
+
+@pytest.mark.parametrize("tokens", [9, 33])
+def test_int4_reads_at_three_quarters_of_a_copys_pace(
+    tokens: int, packed: tuple[Packed, Packed]
+) -> None:
+    """Eight stacks in turn, so that no cache holds one; bytes are those of touched experts."""
+    stacks = [packed] + [(int4(2 * NARROW, WIDE), int4(WIDE, NARROW)) for _ in range(7)]
+    x, chosen, weights = tokens_of(tokens)
+
+    def work() -> None:
+        for stack in stacks:
+            expert_mlp(x, stack, chosen, weights, x)
+
+    seconds = median_seconds(work, torch.device("cuda"), repeats=15)
+    one = sum(part.words[0].nbytes + part.scale[0].nbytes for part in packed)
+    moved = len(stacks) * one * len(set(chosen.flatten().tolist()))
+    assert moved / seconds > 0.75 * copy_bandwidth(torch.device("cuda"))

@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from ddtree.layers.mlp import GatedMlp
-from ddtree.layers.routing import Choice, SigmoidRouter, SoftmaxRouter
-from ddtree.ops.experts import expert_mlp
+from ddtree.layers.routing import SigmoidRouter, SoftmaxRouter
+from ddtree.ops.experts import Stack, expert_mlp
+from ddtree.ops.routing import Choice
 
 
 class SparseMlp(nn.Module):
@@ -20,8 +21,8 @@ class SparseMlp(nn.Module):
     def __init__(
         self,
         router: SoftmaxRouter | SigmoidRouter,
-        gate_up: torch.Tensor,
-        down: torch.Tensor,
+        gate_up: Stack,
+        down: Stack,
         shared: GatedMlp | None,
         held: range | None = None,
     ) -> None:

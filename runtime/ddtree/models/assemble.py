@@ -18,7 +18,9 @@ from ddtree.layers.norm import RmsNorm
 from ddtree.layers.routing import SigmoidRouter, SoftmaxRouter
 from ddtree.models import weights as names
 from ddtree.models.split import UNSPLIT, Share, Split
+from ddtree.models.stacked import stacked
 from ddtree.models.weights import Weights, layer_name, take
+from ddtree.ops.experts import Stack
 
 LATENT_EPS = 1e-6  # the norms inside latent attention do not ask the config
 
@@ -114,21 +116,17 @@ class Assembler:
             return SoftmaxRouter(self.linear(*gate), experts)
         exact = self.like.float()
         correction = take(self.weights, (layer_name(index, names.CORRECTION),), exact)
-        return SigmoidRouter(
-            Linear(take(self.weights, gate, exact)), correction, experts, experts.sigmoid
-        )
+        rows = self.weights.read(*gate)
+        kept = self.like if self.like.is_cuda and rows.dtype == self.like.dtype else exact
+        return SigmoidRouter(Linear(rows.to(kept)), correction, experts)
 
-    def stacked(self, index: int, experts: range, tensors: tuple[str, ...]) -> torch.Tensor:
-        """[experts, out, in], filled one expert at a time."""
-        whole: torch.Tensor | None = None
-        for i in experts:
-            one = tuple(names.expert_name(i, tensor) for tensor in tensors)
-            rows = take(self.weights, part_of(index, one), self.like)
-            if whole is None:
-                whole = rows.new_empty(len(experts), *rows.shape)
-            whole[i - experts.start] = rows
-        assert whole is not None
-        return whole
+    def stacked(self, index: int, experts: range, tensors: tuple[str, ...]) -> Stack:
+        """[experts, out, in], the rows of these tensors of each."""
+        named = [
+            part_of(index, tuple(names.expert_name(i, tensor) for tensor in tensors))
+            for i in experts
+        ]
+        return stacked(self.weights, named, self.like)
 
     def qk_norm(self, index: int) -> RmsNorm:
         """One norm for queries and keys together: a row of weights a head."""

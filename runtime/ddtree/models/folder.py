@@ -10,8 +10,9 @@ from safetensors import SafetensorError, safe_open
 
 from ddtree.models.errors import ModelError
 from ddtree.models.folder_json import read_json
-from ddtree.models.packed import PER_WORD, dequantise, fits
-from ddtree.models.weights import Part
+from ddtree.models.packed import dequantise, fits
+from ddtree.models.weights import Int4, Part
+from ddtree.ops.experts.packed import PER_WORD
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -22,7 +23,8 @@ PACKED, SHAPE = "_packed", "_shape"
 
 
 class FolderWeights:
-    """The tensors of all shards. Opening reads the headers only; int8 and INT4 become floats.
+    """The tensors of all shards. Opening reads the headers only; int8 becomes floats, and
+    INT4 too where it is not asked for as it is.
 
     Shards stay mapped, so that a part of a tensor costs its own pages alone, and ranks that read
     the same shard read it from the disk once. Any number of threads may read.
@@ -41,8 +43,8 @@ class FolderWeights:
         return self.read_part(name, None)
 
     def read_part(self, name: str, part: Part | None) -> torch.Tensor:
-        if name not in self._at:
-            return self._unpacked(name, part)
+        if (packed := self.read_int4(name, part)) is not None:
+            return dequantise(*packed)
         tensor, (shard, stored) = self._get(name, part), self._at[name]
         scaled = name + SCALE in self._at
         if tensor.is_floating_point() and not scaled:
@@ -56,7 +58,9 @@ class FolderWeights:
         scale = self._get(name + SCALE, rows)  # one a row
         return tensor.float() * scale.float().unsqueeze(1)
 
-    def _unpacked(self, name: str, part: Part | None) -> torch.Tensor:
+    def read_int4(self, name: str, part: Part | None) -> Int4 | None:
+        if name in self._at:
+            return None
         shape, (shard, stored) = list(self.shapes[name]), self._at[name + PACKED]
         said = self._get(name + SHAPE).tolist()
         if said != shape:
@@ -71,7 +75,7 @@ class FolderWeights:
         packed, factors = self._get(name + PACKED, words), self._get(name + SCALE, scale)
         if not fits(packed, factors):
             raise ModelError(shard, f"tensor {stored} is not INT4 with a scale a group of columns")
-        return dequantise(packed, factors)
+        return Int4(packed, factors)
 
     def _get(self, name: str, part: Part | None = None) -> torch.Tensor:
         shard, stored = self._at[name]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ddtree.config import Experts, Latent, SigmoidRouting
-from ddtree.layers.routing import BEST
 from ddtree.models.errors import ModelError
 from ddtree.models.fields import Fields
 from ddtree.models.hf_rope import score_factor
+from ddtree.ops.routing.reference import BEST
 
 # Keys that say which variant it is, and the one that is known here; absent, that one is meant
 KNOWN = {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1}

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import torch
 
-BITS = 4
-PER_WORD = 32 // BITS
-OFFSET = 1 << (BITS - 1)  # numbers are stored as 0 .. 15
+from ddtree.ops.experts.packed import BITS, OFFSET, PER_WORD
 
 
 def fits(words: torch.Tensor, scale: torch.Tensor) -> bool:

@@ -16,7 +16,7 @@ import torch
 from ddtree.config import Experts, ModelShape
 from ddtree.models import weights as names
 from ddtree.models.errors import ModelError
-from ddtree.models.weights import Divisible, Part, Weights
+from ddtree.models.weights import Divisible, HoldsInt4, Int4, Part, Weights
 from ddtree.parallel.group import ALONE, Group
 
 # column: outputs are split, so rows of the matrix. row: inputs, so its columns.
@@ -100,6 +100,12 @@ class Share:
             return self._weights.read_part(name, part)
         whole = self._weights.read(name)
         return whole.narrow(part.dim, part.begin, part.end - part.begin).contiguous()
+
+    def read_int4(self, name: str) -> Int4 | None:
+        if not isinstance(self._weights, HoldsInt4):
+            return None
+        part = self._split.part(name, self.shapes[name], self._kv_heads)
+        return self._weights.read_int4(name, part)
 
 
 def rule_of(name: str) -> Rule | None:

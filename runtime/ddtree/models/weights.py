@@ -76,6 +76,21 @@ class Divisible(Protocol):
         """Contiguous; None: all of it. Raises ModelError."""
 
 
+class Int4(NamedTuple):
+    """A matrix as compressed-tensors stores it."""
+
+    words: torch.Tensor  # [out, in / 8] int32
+    scale: torch.Tensor  # [out, groups]
+
+
+@runtime_checkable
+class HoldsInt4(Protocol):
+    """Weights of which some are stored in INT4."""
+
+    def read_int4(self, name: str, part: Part | None) -> Int4 | None:
+        """A tensor, or a part of it, as it is stored; None if it is no INT4. Raises ModelError."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     shape: ModelShape

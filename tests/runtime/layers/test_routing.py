@@ -15,8 +15,10 @@ CORRECTION = torch.randn(COUNT, generator=torch.Generator().manual_seed(2))
 X = torch.randn(2, 7, HIDDEN, generator=torch.Generator().manual_seed(3))
 
 
-def experts(active: int, *, normalised: bool) -> Experts:
-    return Experts(COUNT, active, intermediate_size=4, normalised=normalised)
+def experts(
+    active: int, routing: SigmoidRouting | None = None, *, normalised: bool = False
+) -> Experts:
+    return Experts(COUNT, active, intermediate_size=4, normalised=normalised, sigmoid=routing)
 
 
 @pytest.mark.parametrize(("groups", "admitted"), [(1, 1), (3, 3), (4, 2), (6, 1)])
@@ -24,7 +26,7 @@ def test_the_best_groups_are_chosen_by_their_two_best_and_experts_from_them(
     groups: int, admitted: int
 ) -> None:
     routing = SigmoidRouting(groups, admitted, scaling=2.5)
-    router = SigmoidRouter(Linear(GATE), CORRECTION, experts(2, normalised=True), routing)
+    router = SigmoidRouter(Linear(GATE), CORRECTION, experts(2, routing, normalised=True))
     chosen, weights = router(X)
     size = COUNT // groups
     tokens = zip(X.view(-1, HIDDEN), chosen.view(-1, 2), weights.view(-1, 2), strict=True)
@@ -45,7 +47,7 @@ def test_the_correction_chooses_and_does_not_weigh() -> None:
     correction = torch.zeros(COUNT)
     correction[5] = 10.0
     routing = SigmoidRouting(1, 1, scaling=1.0)
-    router = SigmoidRouter(Linear(GATE), correction, experts(1, normalised=False), routing)
+    router = SigmoidRouter(Linear(GATE), correction, experts(1, routing))
     chosen, weights = router(X)
     assert chosen.eq(5).all()
     torch.testing.assert_close(weights.squeeze(-1), (X @ GATE[5]).sigmoid())
@@ -53,7 +55,7 @@ def test_the_correction_chooses_and_does_not_weigh() -> None:
 
 def test_sigmoid_scores_of_a_bfloat16_token_are_float32() -> None:
     routing = SigmoidRouting(1, 1, scaling=1.0)
-    router = SigmoidRouter(Linear(GATE), CORRECTION, experts(3, normalised=False), routing)
+    router = SigmoidRouter(Linear(GATE), CORRECTION, experts(3, routing))
     rounded = X.bfloat16()
     assert torch.equal(router(rounded)[1], router(rounded.float())[1])
 

@@ -11,11 +11,13 @@ import torch
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
 from safetensors.torch import save_file
 
+from ddtree.layers.experts import SparseMlp
 from ddtree.models.errors import ModelError
 from ddtree.models.folder import SINGLE
 from ddtree.models.hf_config import target_shape
 from ddtree.models.llama import Llama, target_shapes
 from ddtree.models.load import load_target
+from ddtree.ops.experts.packed import Packed
 from tests.runtime.models.session import CPU, Session
 from tests.runtime.models.tensors import Tensors, random_tensors
 from tests.runtime.models.test_hf_deepseek import SEEING, TEXT
@@ -86,6 +88,9 @@ def test_int4_experts_are_those_of_the_dequantised_model(tmp_path: Path) -> None
     target = load_target(write(tmp_path, stored), torch.float32, CPU)
     wanted = Llama(SHAPE, Tensors(exact), torch.empty(0))
     prompt = torch.randint(0, 64, (2, 19), generator=torch.Generator().manual_seed(3))
+    mixture = target.get_submodule("layers.1.mlp")
+    assert isinstance(mixture, SparseMlp)
+    assert isinstance(mixture.gate_up, Packed)  # INT4 in memory too
     assert Session(target, rows=2).logits(prompt).equal(Session(wanted, rows=2).logits(prompt))
 
 
@@ -103,6 +108,9 @@ def test_parts_of_an_int4_tensor_that_lack_or_disagree_are_named(tmp_path: Path)
         | {f"{name}_packed": stored[f"{name}_packed"][:, :3].contiguous()},
         rf"holds tensor {FIRST}_zero_point": stored | {f"{name}_zero_point": torch.ones(1)},
     }
+    other = name.replace("experts.0", "experts.1")
+    floats = {key: value for key, value in stored.items() if not key.startswith(other)}
+    cases["as floats, other experts in INT4"] = floats | {other: torch.ones(64, 32)}
     for number, (said, tensors) in enumerate(cases.items()):
         with pytest.raises(ModelError, match=said):
             load_target(write(tmp_path / str(number), tensors), torch.float32, CPU)

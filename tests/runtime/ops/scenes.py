@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
+from ddtree.config import Experts, SigmoidRouting
 from ddtree.ops.angles import angles
 from ddtree.ops.bitmask import words_for
 from ddtree.ops.experts import expert_mlp
+from ddtree.ops.experts.packed import Packed
 from ddtree.ops.head_linear import head_linear
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.latent_attention import latent_attention
@@ -15,6 +19,7 @@ from ddtree.ops.marginals import marginals
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv, write_context
 from ddtree.ops.rope_latents import rope_latents
+from ddtree.ops.routing import route
 from ddtree.ops.sample import Narrowing, sample, uniform
 from ddtree.ops.tally import Moved, tally
 from ddtree.ops.tree_accept import tree_accept
@@ -22,6 +27,7 @@ from ddtree.ops.tree_attention import plan_attention, tree_attention
 from ddtree.ops.tree_build import tree_build
 
 PAGE = 16
+KIMI = Experts(384, 8, 2048, normalised=True, sigmoid=SigmoidRouting(1, 1, scaling=2.827))
 
 
 def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
@@ -79,12 +85,24 @@ def products() -> None:
 
 
 def mixtures() -> None:
-    """Qwen3-30B-A3B's feed-forward for one token and a tree; an odd one."""
+    """Qwen3-30B-A3B's feed-forward for one token; an odd one; Kimi-K2.6's, an eighth, in INT4."""
     for tokens, hidden, inner, experts, active in ((1, 2048, 768, 128, 8), (33, 200, 70, 3, 2)):
         x = empty(tokens, hidden)
         stacks = (empty(experts, 2 * inner, hidden), empty(experts, hidden, inner))
         weights = empty(tokens, active, dtype=torch.float32)
         expert_mlp(x, stacks, ints(tokens, active), weights, x)
+    for tokens in (1, 33):
+        x = empty(tokens, 7168)
+        chosen, weights = route(empty(tokens, 384, dtype=torch.float32), KIMI, empty(384))
+        expert_mlp(x, (int4(384, 512, 7168), int4(384, 7168, 256)), chosen, weights, x)
+    route(empty(33, 128, dtype=torch.float32), replace(KIMI, count=128, sigmoid=None))
+    deepseek = replace(KIMI, count=256, sigmoid=SigmoidRouting(8, 4, scaling=2.5))
+    route(empty(33, 256, dtype=torch.float32), deepseek, empty(256))
+
+
+def int4(experts: int, outputs: int, features: int) -> Packed:
+    words = empty(experts, outputs, features // 8, dtype=torch.int32)
+    return Packed(words, empty(experts, features // 32, outputs), features)
 
 
 def rows() -> None:

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from ddtree.models.packed import dequantise
 from ddtree.ops.backend import kernels_everywhere
-from ddtree.ops.experts import expert_mlp
+from ddtree.ops.experts import expert_mlp, launch
+from ddtree.ops.experts.packed import Packed, regrouped, stays_packed
 from tests.runtime.ops.interpreted import close, interpreted
 
 SIZES = [(1, 24, 40, 5, 2), (9, 64, 64, 4, 4), (40, 96, 33, 7, 3), (70, 200, 70, 3, 1)]
@@ -77,3 +79,115 @@ def test_experts_of_other_features_are_refused() -> None:
     x, stacks, chosen, weights = data(2, 24, 40, 5, 2)
     with pytest.raises(ValueError, match="do not fit 23 features"):
         expert_mlp(x[:, :23], stacks, chosen, weights, x[:, :23])
+
+
+ONE_GROUP = 288  # columns of a matrix with one scale a row
+PACKED = [(1, 64, 32, 5, 2), (9, 256, 32, 4, 4), (18, 352, 32, 3, 2), (2, 96, ONE_GROUP, 2, 1)]
+Int4 = tuple[torch.Tensor, tuple[Packed, Packed], torch.Tensor, torch.Tensor]
+
+
+def words(outputs: int, features: int) -> torch.Tensor:
+    return torch.randint(-(2**31), 2**31, (outputs, features // 8)).to(torch.int32)
+
+
+def int4(experts: int, outputs: int, features: int, kind: torch.dtype) -> Packed:
+    packed = torch.stack([regrouped(words(outputs, features)) for _ in range(experts)])
+    groups = 1 if features == ONE_GROUP else features // 32
+    scale = (torch.rand(experts, groups, outputs) + 0.5) / features**0.5 / 4
+    return Packed(packed, scale.to(kind), features)
+
+
+def packed(sizes: tuple[int, ...], kind: torch.dtype) -> Int4:
+    _, hidden, inner, experts, _ = sizes
+    x, _, chosen, weights = data(*sizes)
+    stacks = (int4(experts, 2 * inner, hidden, kind), int4(experts, hidden, inner, kind))
+    return x, stacks, chosen, weights
+
+
+@pytest.mark.parametrize("features", [32, 256, 352])
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_regrouped_words_are_the_matrix_that_was_stored(features: int, kind: torch.dtype) -> None:
+    torch.manual_seed(features)
+    stored, scale = words(20, features), torch.rand(20, features // 32).to(kind)
+    assert stays_packed(stored, scale)
+    found = Packed(regrouped(stored)[None], scale.T[None], features)
+    assert found.shape == (1, 20, features)
+    assert found.matrix(0, kind).equal(dequantise(stored, scale))
+
+
+def test_groups_that_cut_a_row_of_lanes_stay_floats() -> None:
+    assert not stays_packed(words(4, 64), torch.ones(4, 4))
+    assert not stays_packed(words(4, 64), torch.ones(4, 3))
+    assert stays_packed(words(4, 64), torch.ones(4, 1))
+
+
+def test_int4_experts_are_what_they_unpack_to() -> None:
+    x, stacks, chosen, weights = packed((9, 256, 96, 4, 4), torch.bfloat16)
+    gate_up, down = (
+        torch.stack([stack.matrix(expert, torch.float32) for expert in range(4)])
+        for stack in stacks
+    )
+    found = expert_mlp(x, stacks, chosen, weights, x)
+    assert found.equal(expert_mlp(x, (gate_up, down), chosen, weights, x))
+
+
+@interpreted
+@pytest.mark.parametrize("sizes", PACKED, ids=str)
+def test_the_kernels_unpack_int4_as_the_reference_does(sizes: tuple[int, ...]) -> None:
+    x, stacks, chosen, weights = packed(sizes, torch.float32)
+    with kernels_everywhere():
+        got = expert_mlp(x, stacks, chosen, weights, x)
+    close(got, expert_mlp(x, stacks, chosen, weights, x))
+
+
+@interpreted
+def test_half_precision_unpacks_to_the_same_numbers() -> None:
+    x, stacks, chosen, weights = packed((9, 256, 32, 4, 4), torch.float16)
+    wanted = expert_mlp(x, stacks, chosen, weights, x)
+    with kernels_everywhere():
+        got = expert_mlp(x.half(), stacks, chosen, weights, x.half())
+    assert (got.float() - wanted).norm() < 2e-3 * wanted.norm()
+
+
+def test_the_bits_of_a_number_are_the_last_ones_of_a_float() -> None:
+    """What `kernel.numbers` relies on; the interpreter cannot compute with bfloat16."""
+    bits = torch.arange(16)
+    for magic, kind, whole in (
+        (0x4300, torch.bfloat16, torch.int16),
+        (0x6400, torch.float16, torch.int16),
+        (0x4B000000, torch.float32, torch.int32),
+    ):
+        bias = {torch.bfloat16: 136.0, torch.float16: 1032.0, torch.float32: 8388616.0}[kind]
+        found = (bits | magic).to(whole).view(kind) - bias
+        assert found.tolist() == list(range(-8, 8))
+
+
+@interpreted
+def test_an_int4_tokens_bits_do_not_depend_on_the_others() -> None:
+    x, stacks, chosen, weights = packed((18, 96, 32, 3, 2), torch.float32)
+    with kernels_everywhere():
+        together = expert_mlp(x, stacks, chosen, weights, x)
+        for at in (0, 11, 17):
+            one = slice(at, at + 1)
+            alone = expert_mlp(x[one], stacks, chosen[one], weights[one], x[one])
+            assert alone.equal(together[one])
+
+
+@interpreted
+@pytest.mark.parametrize(("pairs", "active", "experts"), [(1, 1, 1), (9, 8, 384), (70, 2, 5)])
+def test_pairs_are_sorted_and_every_tile_is_one_experts(
+    pairs: int, active: int, experts: int
+) -> None:
+    torch.manual_seed(pairs)
+    chosen = torch.randn(pairs, experts).topk(active).indices
+    cut = launch.tiles(chosen, experts)
+    wanted = chosen.flatten().argsort(stable=True)
+    assert cut.order.tolist() == wanted.tolist()
+    placed = chosen.flatten()[wanted].tolist()
+    seen: list[int] = []
+    for owner, begin, end in zip(cut.owner, cut.begin, cut.end, strict=True):
+        if owner < experts:
+            tile = placed[int(begin) : min(int(begin) + launch.BM, int(end))]
+            assert tile and set(tile) == {int(owner)}
+            seen += tile
+    assert seen == placed

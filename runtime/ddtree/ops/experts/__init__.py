@@ -10,23 +10,28 @@ import torch
 
 from ddtree.ops.backend import uses_kernel
 from ddtree.ops.experts import reference
+from ddtree.ops.experts.packed import Packed
+
+Stack = torch.Tensor | Packed  # one matrix of all experts
 
 
 def expert_mlp(
     x: torch.Tensor,
-    stacks: tuple[torch.Tensor, torch.Tensor],
+    stacks: tuple[Stack, Stack],
     chosen: torch.Tensor,
     weights: torch.Tensor,
     residual: torch.Tensor,
 ) -> torch.Tensor:
     """x [..., H] through its experts, plus residual [..., H]: [..., H] in x's dtype.
 
-    `stacks` are gate_up [E, 2 F, H] (gate rows, then up rows) and down [E, H, F]; chosen [..., K]
-    int64 and weights [..., K] float32 come from the router. Raises ValueError when shapes differ.
+    `stacks` are gate_up [E, 2 F, H] (gate rows, then up rows) and down [E, H, F], floats or INT4;
+    chosen [..., K] int64 and weights [..., K] float32 come from the router. On CUDA nothing is read
+    of experts that nobody chose, and INT4 becomes numbers in registers. Raises ValueError when
+    shapes differ.
     """
     gate_up, down = stacks
     hidden, inner = x.shape[-1], down.shape[-1]
-    if gate_up.shape[1:] != (2 * inner, hidden) or down.shape[1] != hidden:
+    if tuple(gate_up.shape[1:]) != (2 * inner, hidden) or down.shape[1] != hidden:
         raise ValueError(
             f"experts {tuple(gate_up.shape)} and {tuple(down.shape)} do not fit {hidden} features"
         )

@@ -1,4 +1,4 @@
-"""The products of a mixture, and the sum of a token's experts.
+"""Who goes where in a mixture, its products, and the sum of a token's experts.
 
 Weights x tokens, as in ops/linear: a program multiplies BN weight rows of one expert by BM of its
 tokens. K is walked from 0 in one order and BM never changes, so a token's sum does not know who
@@ -7,6 +7,144 @@ sits in the other columns.
 
 import triton
 import triton.language as tl
+
+
+@triton.jit
+def arrange(
+    p_chosen, p_order, p_owner, p_begin, p_end, P, T, PLACERS, EXPERTS: tl.constexpr,
+    BE: tl.constexpr, BM: tl.constexpr, BP: tl.constexpr,
+):  # fmt: skip
+    """Places of BP pairs when sorted by expert, or BP tiles. Grid (PLACERS + tiles / BP,).
+
+    A pair's place is the number of pairs before it: no program waits for another.
+    """
+    i_x = tl.program_id(0)
+    o_p = tl.arange(0, BP)
+    if i_x < PLACERS:
+        pair = i_x * BP + o_p
+        m_pair = pair < P
+        expert = tl.load(p_chosen + pair, mask=m_pair, other=0).to(tl.int32)
+        place = tl.zeros([BP], tl.int32)
+        for base in range(0, P, BP):
+            other = base + o_p
+            theirs = tl.load(p_chosen + other, mask=other < P, other=BE).to(tl.int32)
+            same = theirs[None, :] == expert[:, None]
+            before = same & (other[None, :] < pair[:, None])
+            place += tl.sum((before | (theirs[None, :] < expert[:, None])).to(tl.int32), 1)
+        tl.store(p_order + place, pair, mask=m_pair)
+    else:
+        o_e = tl.arange(0, BE)
+        count = tl.zeros([BE], tl.int32)
+        for base in range(0, P, BP):
+            other = base + o_p
+            theirs = tl.load(p_chosen + other, mask=other < P, other=BE).to(tl.int32)
+            count += tl.sum((theirs[None, :] == o_e[:, None]).to(tl.int32), 1)
+        needed = (count + BM - 1) // BM
+        last = tl.cumsum(needed, 0)  # one past an expert's last tile
+        end = tl.cumsum(count, 0)
+        o_t = (i_x - PLACERS) * BP + o_p
+        passed = (last[None, :] <= o_t[:, None]) & (o_e < EXPERTS)[None, :]
+        owner = tl.sum(passed.to(tl.int32), 1)
+        own = owner[:, None] == o_e[None, :]
+        first = end - count - (last - needed) * BM
+        begin = tl.sum(tl.where(own, first[None, :], 0), 1) + o_t * BM
+        m_t = o_t < T
+        tl.store(p_owner + o_t, owner, mask=m_t)
+        tl.store(p_begin + o_t, begin, mask=m_t)
+        tl.store(p_end + o_t, tl.sum(tl.where(own, end[None, :], 0), 1), mask=m_t)
+
+
+@triton.jit
+def numbers(words, PLACE: tl.constexpr, kind: tl.constexpr):
+    """One place of every word as -8 .. 7, exactly, and without the slow conversion of an integer.
+
+    The four bits become the last ones of a float whose ulp is 1.
+    """
+    bits = (words >> (4 * PLACE)) & 15
+    if kind == tl.bfloat16:
+        exact = (bits | 0x4300).to(tl.int16).to(tl.bfloat16, bitcast=True) - 136.0
+    elif kind == tl.float16:
+        exact = (bits | 0x6400).to(tl.int16).to(tl.float16, bitcast=True) - 1032.0
+    else:
+        exact = (bits | 0x4B000000).to(tl.float32, bitcast=True) - 8388616.0
+    return exact
+
+
+@triton.jit
+def scales(p_scales, m_n, i_block, ROWS: tl.constexpr, GROUPS: tl.constexpr, WIDE: tl.constexpr):
+    """Factors [BN] of the eight places of a block, of which WIDE in a row have the same."""
+    first = i_block * 8
+    return (
+        factor(p_scales, m_n, (first + 0) // WIDE, ROWS, GROUPS),
+        factor(p_scales, m_n, (first + 1) // WIDE, ROWS, GROUPS),
+        factor(p_scales, m_n, (first + 2) // WIDE, ROWS, GROUPS),
+        factor(p_scales, m_n, (first + 3) // WIDE, ROWS, GROUPS),
+        factor(p_scales, m_n, (first + 4) // WIDE, ROWS, GROUPS),
+        factor(p_scales, m_n, (first + 5) // WIDE, ROWS, GROUPS),
+        factor(p_scales, m_n, (first + 6) // WIDE, ROWS, GROUPS),
+        factor(p_scales, m_n, (first + 7) // WIDE, ROWS, GROUPS),
+    )
+
+
+@triton.jit
+def factor(p_scales, m_n, group, ROWS: tl.constexpr, GROUPS: tl.constexpr):
+    return tl.load(p_scales + group * ROWS, mask=m_n & (group < GROUPS), other=0.0)
+
+
+@triton.jit
+def multiply_packed(
+    p_x, p_words, p_scale, p_y, p_order, p_owner, p_begin, p_end, TOP: tl.constexpr,
+    N: tl.constexpr, K: tl.constexpr, WORDS: tl.constexpr, GROUPS: tl.constexpr, BN: tl.constexpr,
+    BM: tl.constexpr, EXPERTS: tl.constexpr, GATED: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """`multiply` by INT4 rows (ops/experts/packed.py has their order), scaled after the product.
+
+    GATED takes half of its BN rows from the gate's and half from up's, in one product.
+    """
+    i_tile = tl.program_id(0)
+    expert = tl.load(p_owner + i_tile)
+    if expert < EXPERTS:
+        o_pair = tl.load(p_begin + i_tile) + tl.arange(0, BM)
+        m_pair = o_pair < tl.load(p_end + i_tile)
+        origin = tl.load(p_order + o_pair, mask=m_pair, other=0)
+        o_x = origin // TOP if GATED else o_pair
+        o_y = o_pair if GATED else origin
+        HALF: tl.constexpr = BN // 2
+        ROWS: tl.constexpr = 2 * N if GATED else N
+        WIDE: tl.constexpr = K // GROUPS // 32
+        o_b = tl.arange(0, BN)
+        if GATED:
+            o_n = tl.program_id(1) * HALF + o_b % HALF
+            row = o_b // HALF * N + o_n
+        else:
+            o_n = tl.program_id(1) * BN + o_b
+            row = o_n
+        m_n = o_n < N
+        o_w = tl.arange(0, 32)
+        p_rows = p_words + expert.to(tl.int64) * (ROWS * WORDS) + row[:, None] * WORDS
+        p_scales = p_scale + expert.to(tl.int64) * (GROUPS * ROWS) + row
+        p_tokens = p_x + o_x[None, :].to(tl.int64) * K
+        total = tl.zeros([BN, BM], tl.float32)
+        known = scales(p_scales, m_n, 0, ROWS, GROUPS, WIDE)
+        for i_block in tl.range(0, WORDS // 32, num_stages=STAGES):
+            words = tl.load(p_rows + i_block * 32 + o_w[None, :], mask=m_n[:, None], other=0)
+            coming = scales(p_scales, m_n, i_block + 1, ROWS, GROUPS, WIDE)  # too narrow to stage
+            for i_place in tl.static_range(8):
+                o_k = (i_block * 8 + i_place) * 32 + o_w
+                m_x = (o_k < K)[:, None] & m_pair[None, :]
+                x = tl.load(p_tokens + o_k[:, None], mask=m_x, other=0.0)
+                w = numbers(words, i_place, x.dtype)
+                scale = known[i_place].to(tl.float32)
+                total += tl.dot(w, x, input_precision="ieee") * scale[:, None]
+            known = coming
+        if GATED:
+            pair = tl.permute(tl.reshape(total, [2, HALF, BM]), [1, 2, 0])
+            gate, up = tl.split(pair)
+            total = gate / (1.0 + tl.exp(-gate)) * up
+            o_n = tl.program_id(1) * HALF + tl.arange(0, HALF)
+            m_n = o_n < N
+        p_out = p_y + o_y[None, :].to(tl.int64) * N + o_n[:, None]
+        tl.store(p_out, total.to(p_y.dtype.element_ty), mask=m_n[:, None] & m_pair[None, :])
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""Which token goes to which program, and the three launches of a mixture."""
+"""Which token goes to which program, and the launches of a mixture."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from dataclasses import dataclass
 import torch
 
 from ddtree.ops.experts import kernel
+from ddtree.ops.experts.packed import Packed
 
-BM, BN, BK = 16, 64, 64  # pairs, outputs, features a tile; not tuned on a device yet
+# None of these was tuned on a device yet.
+BM, BN, BK = 16, 64, 64  # pairs, outputs, features a tile
+# Two warps have a whole matrix instruction each, so that none unpacks what the other does.
+PACKED_BN, PACKED_WARPS, STAGES = 32, 2, 4
+BP = 32  # pairs, or tiles, that a program of `arrange` places
 WIDE = 256  # outputs that a program of `combine` sums
 
 
@@ -19,64 +24,101 @@ class Tiles:
     There are as many tiles as any routing could need; the surplus ones belong to expert E.
     """
 
-    order: torch.Tensor  # [M K] int64, where each sorted pair came from
-    owner: torch.Tensor  # [T] int64, expert of a tile
-    begin: torch.Tensor  # [T] int64, first sorted pair
-    end: torch.Tensor  # [T] int64, one past the last pair of this tile's expert
+    order: torch.Tensor  # [M K] int32, where each sorted pair came from
+    owner: torch.Tensor  # [T] int32, expert of a tile
+    begin: torch.Tensor  # [T] int32, first sorted pair
+    end: torch.Tensor  # [T] int32, one past the last pair of this tile's expert
 
 
 def tiles(chosen: torch.Tensor, experts: int) -> Tiles:
-    """chosen [M, K] int64; no shape depends on its values."""
-    pairs = chosen.flatten()
-    order = pairs.argsort(stable=True)
-    all_experts = torch.arange(experts, device=pairs.device)
-    ends = torch.searchsorted(pairs[order], all_experts, right=True)  # [E]
-    begins = torch.searchsorted(pairs[order], all_experts)
-    needed = (ends - begins + BM - 1) // BM
-    last = needed.cumsum(0)  # [E], one past an expert's last tile
-    count = min(pairs.numel(), experts + pairs.numel() // BM)
-    index = torch.arange(count, device=pairs.device)
-    owner = torch.searchsorted(last, index, right=True)  # [T]
-    known = owner.clamp(max=experts - 1)
-    begin = begins[known] + (index - last[known] + needed[known]) * BM
-    return Tiles(order, owner, begin, ends[known])
+    """chosen [M, K] int64, contiguous; no shape depends on its values."""
+    pairs = chosen.numel()
+    count = min(pairs, experts + pairs // BM)
+    order, owner, begin, end = (
+        torch.empty(size, dtype=torch.int32, device=chosen.device)
+        for size in (pairs, count, count, count)
+    )
+    placers = -(-pairs // BP)
+    kernel.arrange[(placers + -(-count // BP),)](
+        chosen,
+        order,
+        owner,
+        begin,
+        end,
+        pairs,
+        count,
+        placers,
+        EXPERTS=experts,
+        BE=1 << (experts - 1).bit_length(),
+        BM=BM,
+        BP=BP,
+        num_warps=4,
+    )
+    return Tiles(order, owner, begin, end)
 
 
 def run(
     x: torch.Tensor,  # [M, H]
-    stacks: tuple[torch.Tensor, torch.Tensor],
+    stacks: tuple[torch.Tensor | Packed, torch.Tensor | Packed],
     chosen: torch.Tensor,  # [M, K] int64
     weights: torch.Tensor,  # [M, K] float32
     residual: torch.Tensor,  # [M, H]
 ) -> torch.Tensor:
     """[M, H] in x's dtype. Everything contiguous."""
-    (gate_up, down), (m, hidden), k = stacks, x.shape, chosen.shape[1]
-    experts, inner = down.shape[0], down.shape[2]
-    cut = tiles(chosen, experts)
-    held = torch.empty(m * k, inner, dtype=x.dtype, device=x.device)  # sorted
+    gate_up, down = stacks
+    (m, hidden), k = x.shape, chosen.shape[1]
+    cut = tiles(chosen, down.shape[0])
+    held = torch.empty(m * k, down.shape[2], dtype=x.dtype, device=x.device)  # sorted
     part = torch.empty(m * k, hidden, dtype=torch.float32, device=x.device)
     out = torch.empty_like(x)
-    for source, weight, target, gated in ((x, gate_up, held, True), (held, down, part, False)):
-        outputs = target.shape[1]
-        kernel.multiply[(cut.owner.numel(), -(-outputs // BN))](
-            source,
-            weight,
-            target,
-            cut.order,
-            cut.owner,
-            cut.begin,
-            cut.end,
-            outputs,
-            TOP=k,
-            K=source.shape[1],
-            BN=BN,
-            BM=BM,
-            BK=BK,
-            EXPERTS=experts,
-            GATED=gated,
-            num_warps=4,
-            num_stages=3,
-        )
+    _multiply(x, gate_up, held, cut, k, gated=True)
+    _multiply(held, down, part, cut, k, gated=False)
     combine = kernel.combine[(m, -(-hidden // WIDE))]
     combine(part, weights, residual, out, hidden, TOP=k, BN=WIDE, num_warps=2)
     return out
+
+
+def _multiply(
+    x: torch.Tensor,
+    stack: torch.Tensor | Packed,
+    y: torch.Tensor,
+    cut: Tiles,
+    top: int,
+    *,
+    gated: bool,
+) -> None:
+    """Every tile's rows of x by its expert's matrix [N or 2 N, K] into y."""
+    outputs = y.shape[1]
+    pairs = (cut.order, cut.owner, cut.begin, cut.end)
+    fixed = {"TOP": top, "BM": BM, "EXPERTS": stack.shape[0], "GATED": gated}
+    if isinstance(stack, Packed):
+        rows = PACKED_BN // 2 if gated else PACKED_BN
+        kernel.multiply_packed[(cut.owner.numel(), -(-outputs // rows))](
+            x,
+            stack.words,
+            stack.scale,
+            y,
+            *pairs,
+            N=outputs,
+            K=x.shape[1],
+            WORDS=stack.words.shape[2],
+            GROUPS=stack.scale.shape[1],
+            BN=PACKED_BN,
+            STAGES=STAGES,
+            num_warps=PACKED_WARPS,
+            **fixed,
+        )
+        return
+    kernel.multiply[(cut.owner.numel(), -(-outputs // BN))](
+        x,
+        stack,
+        y,
+        *pairs,
+        outputs,
+        K=x.shape[1],
+        BN=BN,
+        BK=BK,
+        num_warps=4,
+        num_stages=3,
+        **fixed,
+    )
