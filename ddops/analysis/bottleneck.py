@@ -1,4 +1,4 @@
-"""What limits a decode: a verdict, its reason, and what would have made it surer. Pure.
+"""What limits a decode, the reason, and what would have made it surer. Pure.
 
 A GPU that is "100 % busy" runs some kernel at every moment; that alone says neither that it
 calculates nor that it waits for memory. So what bytes, arithmetic and links would take at their
@@ -52,7 +52,7 @@ class Signs:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Bottleneck:
     kind: Kind
     why: str
     missing: tuple[str, ...] = ()
@@ -68,16 +68,16 @@ def thresholds() -> Thresholds:
     return parse(text, Thresholds, "ddops/analysis/bottleneck.yaml")
 
 
-def judge(signs: Signs) -> Verdict:
+def judge(signs: Signs) -> Bottleneck:
     if not signs.gpus:
         return _on_cpu(signs)
     shares = _shares(signs)
     largest = max(shares, key=lambda kind: shares[kind], default=None)
     missing = _missing(signs)
     if largest is not None and shares[largest] >= thresholds().share.value:
-        return Verdict(largest, f"At peak rates a step is {_told(shares)}.", missing)
+        return Bottleneck(largest, f"At peak rates a step is {_told(shares)}.", missing)
     if signs.busy is None:
-        return Verdict("unknown", "How long the GPUs ran any kernel is not known.", missing)
+        return Bottleneck("unknown", "How long the GPUs ran any kernel is not known.", missing)
     if signs.busy < thresholds().busy.value:
         return _waiting(signs, signs.busy, missing)
     return _busy(signs, shares, missing)
@@ -114,57 +114,57 @@ def _missing(signs: Signs) -> tuple[str, ...]:
     return tuple(name for name, value in names.items() if value is None)
 
 
-def _waiting(signs: Signs, busy: float, missing: tuple[str, ...]) -> Verdict:
+def _waiting(signs: Signs, busy: float, missing: tuple[str, ...]) -> Bottleneck:
     """No kernel runs at times: before the GPU there is something slower, or nothing at all."""
     seen = f"No kernel runs {1 - busy:.0%} of the time"
     if signs.service_cores is None:
         why = f"{seen}; whether the host works meanwhile is not known."
-        return Verdict("unknown", why, missing)
+        return Bottleneck("unknown", why, missing)
     if signs.service_cores >= thresholds().core.value:
         why = f"{seen}, while the service takes {signs.service_cores:.1f} cores: the GPU waits."
-        return Verdict("host", why, missing)
+        return Bottleneck("host", why, missing)
     why = f"{seen}, and the service takes {signs.service_cores:.1f} cores: it waits to be asked."
-    return Verdict("idle", why, missing)
+    return Bottleneck("idle", why, missing)
 
 
-def _busy(signs: Signs, shares: Mapping[Kind, float], missing: tuple[str, ...]) -> Verdict:
+def _busy(signs: Signs, shares: Mapping[Kind, float], missing: tuple[str, ...]) -> Bottleneck:
     """A kernel always runs, and no peak rate explains the step, or none is known."""
     drawn = f" at {signs.power:.0%} of the power limit" if signs.power is not None else ""
     seen = f"A kernel runs {signs.busy:.0%} of the time{drawn}"
     much = signs.power is not None and signs.power >= thresholds().much_power.value
     if shares and not much:
         why = f"{seen}, but at peak rates a step is only {_told(shares)}: short kernels in a row."
-        return Verdict("latency", why, missing)
+        return Bottleneck("latency", why, missing)
     if shares:
         why = f"{seen}, yet at peak rates a step is only {_told(shares)}."
-        return Verdict("unknown", why, missing)
+        return Bottleneck("unknown", why, missing)
     if much:
-        return Verdict("compute", f"{seen}: only arithmetic draws so much.", missing)
+        return Bottleneck("compute", f"{seen}: only arithmetic draws so much.", missing)
     if signs.power is not None and signs.power < thresholds().little_power.value:
         why = (
             f"{seen}: busy without arithmetic, as a decode is that waits for memory. "
             "Short kernels in a row, or all-reduces, would look the same."
         )
-        return Verdict("memory", why, missing)
-    return Verdict("unknown", f"{seen}: that fits more than one cause.", missing)
+        return Bottleneck("memory", why, missing)
+    return Bottleneck("unknown", f"{seen}: that fits more than one cause.", missing)
 
 
-def _on_cpu(signs: Signs) -> Verdict:
+def _on_cpu(signs: Signs) -> Bottleneck:
     """Its cores are the limit or are not. What they wait for, only their own counters tell."""
     if signs.service_cores is None or not signs.cores:
-        return Verdict("unknown", "It runs on the CPU.", ("the CPU time of the service",))
+        return Bottleneck("unknown", "It runs on the CPU.", ("the CPU time of the service",))
     counters = ("whether the cores calculate or wait for memory: their counters would tell",)
     seen = f"The service takes {signs.service_cores:.1f} of {signs.cores} cores"
     if signs.service_cores >= thresholds().all_cores.value * signs.cores:
-        return Verdict("host", f"{seen}: the CPU is the limit{_rate(signs)}.", counters)
+        return Bottleneck("host", f"{seen}: the CPU is the limit{_rate(signs)}.", counters)
     others = max(0.0, (signs.busy_cores or 0.0) - signs.service_cores)
     if signs.service_cores + others >= thresholds().all_cores.value * signs.cores:
         why = f"{seen}, others {others:.1f}: the CPU is the limit, and is shared."
-        return Verdict("host", why, counters)
+        return Bottleneck("host", why, counters)
     if signs.service_cores >= thresholds().core.value:
         why = f"{seen}: its threads do not fill them{_rate(signs)}."
-        return Verdict("host", why, counters)
-    return Verdict("idle", f"{seen}: it waits to be asked, or for something else than the CPU.")
+        return Bottleneck("host", why, counters)
+    return Bottleneck("idle", f"{seen}: it waits to be asked, or for something else than the CPU.")
 
 
 def _rate(signs: Signs) -> str:

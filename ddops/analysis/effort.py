@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddops.analysis.bottleneck import Verdict
+from ddops.analysis.bottleneck import Bottleneck
 from ddops.analysis.signs import bottleneck
 from ddops.spec.record import Record
 from ddops.spec.telemetry import Telemetry
@@ -26,13 +26,13 @@ class Effort:
     cores: int | None
     service_cores: float | None
     busy_cores: float | None
-    verdict: Verdict | None
+    bottleneck: Bottleneck | None
     doubts: tuple[str, ...]  # why no energy is told
     missing: dict[str, str]
 
     @property
     def bound(self) -> str | None:
-        return self.verdict.label if self.verdict else None
+        return self.bottleneck.label if self.bottleneck else None
 
 
 def efforts(records: Sequence[Record]) -> tuple[Effort, ...]:
@@ -58,7 +58,7 @@ def effort(record: Record, told: Telemetry) -> Effort:
         cores=host.cores if host else None,
         service_cores=host.service_cores if host else None,
         busy_cores=host.busy_cores if host else None,
-        verdict=bottleneck(record),
+        bottleneck=bottleneck(record),
         doubts=tuple(fault.detail for fault in told.faults),
         missing=told.missing,
     )

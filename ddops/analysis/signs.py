@@ -1,11 +1,11 @@
-"""The signs of a bottleneck that a record holds, and the verdict on them. Pure."""
+"""The signs of a bottleneck that a record holds, and what they come to. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from ddops.analysis.bottleneck import Signs, Verdict, judge
+from ddops.analysis.bottleneck import Bottleneck, Signs, judge
 from ddops.analysis.cost import exchange
 from ddops.analysis.cost.catalogue import link, recognised
 from ddops.analysis.cost.observe import work
@@ -15,7 +15,7 @@ from ddops.spec.record import Record
 from ddops.spec.telemetry import GpuUse, Telemetry
 
 
-def bottleneck(record: Record) -> Verdict | None:
+def bottleneck(record: Record) -> Bottleneck | None:
     """None for a cell that is not good, or beside which nothing was sampled."""
     if not record.ok or record.metrics is None or record.telemetry is None:
         return None

@@ -126,8 +126,8 @@ def _show(result: Benched, output: Output) -> None:
     }
     output.result(data, draw(result.rows, beside))
     for one in result.efforts:
-        if one.verdict is not None:
-            output.detail(f"{one.cell}: {one.bound}. {one.verdict.why}")
+        if one.bottleneck is not None:
+            output.detail(f"{one.cell}: {one.bound}. {one.bottleneck.why}")
     if looked is not None:
         (output.say if looked.steady else output.warn)(looked.text)
     output.say(f"records: {result.folder}")

@@ -127,15 +127,15 @@ def _watts(one: Effort) -> str | None:
 
 
 def _reason(group: Group, one: Effort) -> Claim | None:
-    if one.verdict is None:
+    if one.bottleneck is None:
         return None
-    text = f"{group.pace}, {group.variant.name}: {one.verdict.label}. {one.verdict.why}"
+    text = f"{group.pace}, {group.variant.name}: {one.bottleneck.label}. {one.bottleneck.why}"
     return Claim(text, (one.cell,))
 
 
 def _notes(one: Effort) -> tuple[str, ...]:
     doubts = (f"no energy of {one.cell}: {doubt}" for doubt in one.doubts)
     missing = (f"{what} not read: {why}" for what, why in one.missing.items())
-    lacks = one.verdict.missing if one.verdict else ()
-    wanted = (f"verdicts would be surer with: {'; '.join(lacks)}",) if lacks else ()
+    lacks = one.bottleneck.missing if one.bottleneck else ()
+    wanted = (f"it would be surer with: {'; '.join(lacks)}",) if lacks else ()
     return (*wanted, *doubts, *missing)

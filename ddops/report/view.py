@@ -116,7 +116,7 @@ DEFINITIONS = (
     ("J/token", "energy of the GPUs that serve, else of the CPU packages / tokens of the window"),
     ("GPU busy", "share of the window in which some kernel ran, by the driver's word"),
     ("throttled", "share of the samples in which power or heat held the GPU back"),
-    ("limited by", "the verdict of docs/telemetry.md; latency-bound: short kernels in a row"),
+    ("limited by", "the bottleneck; its reason is below. Latency-bound: short kernels in a row"),
     ("budget", "nodes of the draft tree besides the root; ddtree-b8 has budget 8"),
     ("invalid", "a correctness gate is red: the speed is not shown, and nothing is made from it"),
 )

@@ -1,4 +1,4 @@
-"""The numbers that a verdict on a bottleneck turns on."""
+"""The numbers that a bottleneck is told by."""
 
 from __future__ import annotations
 

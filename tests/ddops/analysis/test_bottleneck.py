@@ -1,4 +1,4 @@
-"""Verdicts on the field record's cells and on made-up ones, each with the reason it gives.
+"""Bottlenecks of the field record's cells and of made-up ones, each with its reason.
 
 How a record becomes signs (`signs.py`) is seen here too.
 """
@@ -98,13 +98,13 @@ def test_the_same_cell_over_a_slow_link_is_bound_by_it() -> None:
         ({"busy": 0.85, "step_s": 0.010, "memory_s": 0.006}, "memory"),
     ],
 )
-def test_each_sign_leads_to_its_verdict(changes: dict[str, float | None], kind: Kind) -> None:
+def test_each_sign_leads_to_its_bottleneck(changes: dict[str, float | None], kind: Kind) -> None:
     said = judge(replace(BUSY, **changes))  # type: ignore[arg-type]
     assert said.kind == kind
     assert said.why.endswith(".")
 
 
-def test_a_verdict_says_what_it_did_not_have() -> None:
+def test_a_bottleneck_says_what_it_did_not_have() -> None:
     whole = replace(BUSY, step_s=0.010, memory_s=0.006, compute_s=0.001)
     assert judge(whole).missing == ()
     assert judge(replace(whole, compute_s=None)).missing == ("its arithmetic, or the GPU's rate",)
@@ -146,11 +146,11 @@ def on_gpus(count: int = 1) -> Telemetry:
     return telemetry(sampled.text(gpus=count), sampled.WINDOW, serving)
 
 
-def test_a_record_without_samples_has_no_verdict() -> None:
+def test_a_record_without_samples_has_no_bottleneck() -> None:
     assert bottleneck(recorded()) is None
 
 
-def test_a_record_that_is_not_good_has_no_verdict() -> None:
+def test_a_record_that_is_not_good_has_no_bottleneck() -> None:
     of = records.matrix()
     assert bottleneck(records.failed(records.cells(of)[0], of)) is None
 

@@ -135,9 +135,9 @@ def test_what_limited_a_cell_stands_in_table_and_data(measured: BenchMachine) ->
     assert host is not None
     assert host.host is not None
     assert (power["service_cores"], power["cores"]) == (host.host.service_cores, host.host.cores)
-    assert power["verdict"]["kind"] in LABELS
+    assert power["bottleneck"]["kind"] in LABELS
     assert f"{CELLS[0]}: " in shown.stderr
-    assert power["verdict"]["why"] in shown.stderr
+    assert power["bottleneck"]["why"] in shown.stderr
 
 
 def test_the_table_has_a_row_for_every_cell(measured: BenchMachine) -> None:

@@ -68,9 +68,9 @@ def test_a_row_tells_power_energy_use_and_the_limit(gpus: Page) -> None:
     assert cells[4:] == ["75%", "0%", "1.5 of 2", "host-bound"]
 
 
-def test_every_verdict_comes_with_its_reason_and_what_it_lacked(gpus: Page) -> None:
+def test_every_bottleneck_comes_with_its_reason_and_what_it_lacked(gpus: Page) -> None:
     assert gpus.markdown.count("host-bound. No kernel runs 25% of the time, while") == 8
-    wanted = "verdicts would be surer with: the bytes of a step, or the GPU&#39;s bandwidth; "
+    wanted = "it would be surer with: the bytes of a step, or the GPU&#39;s bandwidth; "
     assert gpus.html.count(wanted) == 1
 
 
