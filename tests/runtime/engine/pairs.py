@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 
+from ddtree.config import EngineConfig
+from ddtree.engine.loop import Engine
+from ddtree.engine.open import open_engine
 from ddtree.models.dflash import drafter_shapes
 from ddtree.models.folder import SINGLE
 from ddtree.models.hf_config import drafter_shape, target_shape
@@ -67,8 +73,33 @@ def write_random(folder: Path, config: dict[str, Any]) -> Path:
     return _write(folder, config, target_shapes(target_shape(folder, config)))
 
 
-def write_drafter(folder: Path) -> Path:
-    return _write(folder, DRAFTER, drafter_shapes(drafter_shape(folder, DRAFTER)))
+def write_drafter(folder: Path, **changes: int) -> Path:
+    config = DRAFTER | changes
+    return _write(folder, config, drafter_shapes(drafter_shape(folder, config)))
+
+
+@contextmanager
+def opened(model: Path, drafter: Path | str, **changes: Any) -> Iterator[Engine]:
+    """A running engine, in float32 on a CPU unless `changes` of its configuration say otherwise."""
+    config = EngineConfig(
+        str(model),
+        str(drafter),
+        "ddtree",
+        budget=8,
+        dtype="float32",
+        device="cpu",
+        context_length=96,
+        page_size=4,
+        prefill_chunk=7,
+        max_running_requests=3,
+        threads=1,
+    )
+    engine = open_engine(replace(config, **changes))
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.stop(drain=False, timeout_s=10)
 
 
 def _write(folder: Path, config: dict[str, Any], shapes: Shapes) -> Path:
