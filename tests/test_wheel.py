@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkout import ROOT, files
+from ddops.flows.bundle import create
+from tests.checkout import files
 from tests.ddops import records
 from tests.ddops.machine import free_port
 
@@ -21,15 +22,6 @@ HOMES = {  # where a folder of the checkout lies in the wheel
     "templates": "ddops/shipped/templates",
     "inventories": "ddops/shipped/inventories",
 }
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), "."]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (built,) = out.glob("*.whl")
-    return built
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +89,18 @@ def test_it_draws_a_report_and_packs_a_bundle(site: Path, tmp_path: Path) -> Non
 
 def test_the_engine_starts_without_the_ops_half(site: Path, tmp_path: Path) -> None:
     assert "serve" in run(site, tmp_path, "-m", "ddtree", "--help")
+
+
+def test_a_bundle_is_checked_on_a_machine_that_has_only_the_wheel(
+    elsewhere: Path, tmp_path: Path
+) -> None:
+    archive = create(records.written(tmp_path / "results")).archive
+    line = [str(elsewhere / "ddops"), "bundle", "verify", str(archive)]
+    alone = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    ran = subprocess.run(line, cwd="/", env=alone, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "holds: L0, L1, L3" in ran.stdout
+    asked = "import importlib.util as u; print(u.find_spec('torch'), u.find_spec('fastapi'))"
+    python = [str(elsewhere / "python"), "-c", asked]
+    there = subprocess.run(python, env=alone, capture_output=True, text=True, check=True)
+    assert there.stdout == "None None\n"

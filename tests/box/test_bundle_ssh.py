@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import bagit
@@ -10,6 +11,7 @@ import yaml
 
 from tests.box.box import Box
 from tests.box.operator import Operator
+from tests.box.rootfs import key
 from tests.box.site import HOME, SECRET, Site
 from tests.ddops.flows.bench_machine import AR, QUICK
 from tests.ddops.flows.bench_machine import STANDIN as MOCK
@@ -29,7 +31,9 @@ MATRIX = {
 }
 
 
-def test_a_bundle_of_a_far_box_is_whole_and_names_nobody(equipped: Box, operator: Operator) -> None:
+def test_a_bundle_of_a_far_box_is_whole_names_nobody_and_is_repeated(
+    equipped: Box, operator: Operator, elsewhere: Path
+) -> None:
     site = Site(operator, equipped, MOCK)
     site.inventory(ready_timeout_s=60)
     equipped.write(f"{HOME}/plans.json", json.dumps({"ar": AR, "ddtree-b8": QUICK}))
@@ -59,8 +63,35 @@ def test_a_bundle_of_a_far_box_is_whole_and_names_nobody(equipped: Box, operator
     weights = (data / "weights/manifest-sha256.txt").read_text("utf-8")
     assert weights.endswith("  data/weights/model/model.gguf\n")
     _names_nobody(folder, equipped)
-    verified = run_here(["bundle", "verify", str(folder)], operator.home, site.environment)
-    assert verified.returncode == 0, verified.stderr
+    archive = folder.with_name(f"{folder.name}.tar.zst")
+    _verifies(archive, operator, elsewhere)
+    _is_repeated(archive, site)
+
+
+def _verifies(archive: Path, operator: Operator, elsewhere: Path) -> None:
+    """Signed, on a machine with the wheel alone: L0 to L3."""
+    own = key()
+    trusted = operator.home / "signers"
+    trusted.write_text(f"alice@example.org {own.with_suffix('.pub').read_text()}", "utf-8")
+    signing = [str(elsewhere / "ddops"), "bundle", "sign", str(archive), "--key", str(own)]
+    checking = [str(elsewhere / "ddops"), "bundle", "verify", str(archive), "--signers"]
+    alone = {"PATH": "/usr/bin:/bin", "HOME": str(operator.home)}
+    for line in (signing, [*checking, str(trusted)]):
+        ran = subprocess.run(line, env=alone, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+    assert "signed by alice@example.org" in ran.stdout
+    assert "holds: L0, L1, L2, L3" in ran.stdout
+
+
+def _is_repeated(archive: Path, site: Site) -> None:
+    """On the box it came from, which then serves again what it served."""
+    words = ["--box", site.name, "--cells", "ar.c1.r1", "--tolerance", "999"]
+    again = ["bundle", "replay", str(archive), "--yes", *words]
+    done = run_here(again, site.operator.home, site.environment)
+    assert done.returncode == 0, done.stderr
+    assert "nothing differs that a number is known to depend on" in done.stderr
+    assert " as b300-small-" in done.stdout
+    assert (site.status()["ready"], site.status()["drift"]) == (True, [])
 
 
 def _names_nobody(folder: Path, box: Box) -> None:
