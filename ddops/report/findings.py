@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ddops.analysis.bottleneck import Signs, judge
 from ddops.analysis.stated import Judged
 from ddops.spec.transcript import Power, Span, TranscribedCell, Transcript
 
 Row = tuple[str, ...]
 ABSENT: Final = "-"
-BUSY: Final = 0.9
-LITTLE_POWER: Final = 0.5
-"""Of the limit. Arithmetic that keeps a GPU busy draws most of it; waiting for memory does not."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +47,16 @@ def findings(name: str, transcript: Transcript, judged: Sequence[Judged]) -> Fin
 
 
 def bottleneck(power: Power) -> str:
+    """Both ends of the power must lead to the same; bytes and steps are no part of it."""
     low, high = power.drawn_w.low / power.limit_w, power.drawn_w.high / power.limit_w
     seen = (
         f"{power.drawn_w.low:g} to {power.drawn_w.high:g} W of {power.limit_w:g} W "
         f"({low:.0%} to {high:.0%}) at {power.utilisation:.0%} utilisation"
     )
-    if power.utilisation < BUSY:
-        return f"{seen}: the GPU is idle part of the time, so something before it is the limit."
-    if high < LITTLE_POWER:
-        return f"{seen}: busy without arithmetic, as a decode does that is bound by memory."
-    return f"{seen}: no verdict follows."
+    least, most = (judge(Signs(gpus=1, busy=power.utilisation, power=one)) for one in (low, high))
+    if least.kind != most.kind:
+        return f"{seen}: that fits more than one cause."
+    return f"{seen}: {most.label}. {most.why}"
 
 
 def _ends(cell: TranscribedCell) -> bool:
