@@ -1,4 +1,4 @@
-"""Two GPUs share one model over NCCL, the sums captured with the step: the answers are one GPU's."""
+"""Two GPUs share one model over NCCL, its sums captured with the step, and answer as one does."""
 
 from __future__ import annotations
 
