@@ -10,6 +10,7 @@ import typer
 
 from ddops.cli.options import Json
 from ddops.cli.output import Output, table
+from ddops.errors import UsageError
 from ddops.spec.tool import Tool
 
 if TYPE_CHECKING:
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from ddops.analysis.crosscheck import Crosscheck
 
 File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="What sglang, vllm or aiperf wrote of its run.")
+    Path | None,
+    typer.Argument(metavar="[FILE]", help="What sglang, vllm or aiperf wrote of its run."),
 ]
 
 
 def crosscheck(
-    file: File,
+    file: File = None,
     run: Annotated[
         Path | None, typer.Option(help="A run's folder; without it the last one.")
     ] = None,
@@ -36,6 +38,14 @@ def crosscheck(
     tool_version: Annotated[
         str | None, typer.Option(help="Of a tool whose file does not say.")
     ] = None,
+    program: Annotated[
+        str | None,
+        typer.Option(help="Instead of FILE: run this client (of sglang its Python) on the cell."),
+    ] = None,
+    tokenizer: Annotated[
+        str, typer.Option(help="With --program: the folder of a tokenizer, which it wants.")
+    ] = "",
+    box: Annotated[str, typer.Option(help="With --program: whose service it asks.")] = "local",
     json: Json = False,
 ) -> None:
     """Put what another load client measured beside a cell of a run, and keep it there.
@@ -45,11 +55,24 @@ def crosscheck(
     \b
     Example:
       ddops crosscheck vllm-c4.json --tool-version 0.33.0 --cell ddtree-b8.c4.r1
+      ddops crosscheck --program .venv-vllm/bin/vllm --as vllm --tokenizer tok --cell ar.c4.r1
     """
     from ddops.flows import crosscheck as flow
+    from ddops.flows import generator
+    from ddops.flows.site import opened
 
     out = Output(json=json)
-    kept = flow.crosscheck(flow.Wanted(file, run, cell, tool, tool_version))
+    if file is not None and program is None:
+        kept = flow.crosscheck(flow.Wanted(file, run, cell, tool, tool_version))
+    elif file is None and program and tool and cell and tokenizer:
+        by = generator.Generator(tool, program, tokenizer, tool_version)
+        with opened(box) as site:
+            kept = generator.measure(site, run, cell, by, out)
+    else:
+        raise UsageError(
+            "name the FILE of another client, or `--program` with `--as`, `--tokenizer`, `--cell`",
+            hint="`ddops crosscheck --help`",
+        )
     out.result(_data(kept.found), _draw(kept.found))
     for line in kept.found.otherwise:
         out.warn(f"not the same load: {line}")

@@ -36,16 +36,37 @@ class Kept:
 
 def crosscheck(wanted: Wanted) -> Kept:
     """Raises `UsageError` where no good cell was measured at the same pace."""
+    result = _result(wanted.file, wanted.tool, wanted.version)
+    stored = load(chosen(wanted.run))
+    record = good_cell(stored, wanted.cell) if wanted.cell else _alike(stored, result)
+    return _keep(stored, record, result)
+
+
+def adopt(stored: Stored, record: Record, file: Path, tool: Tool, version: str | None) -> Kept:
+    """`file` is what a client found of the load of `record`."""
+    return _keep(stored, record, _result(file, tool, version))
+
+
+def good_cell(stored: Stored, cell: str) -> Record:
+    good = [record for record in stored.records.values() if _good(record)]
+    found = [record for record in good if record.cell.id == cell]
+    if not found:
+        raise UsageError(f"{stored.folder} has no good cell `{cell}`", hint=_known(good))
+    return found[-1]
+
+
+def _result(file: Path, tool: Tool | None, version: str | None) -> Foreign:
     try:
-        data = wanted.file.read_bytes()
+        data = file.read_bytes()
     except OSError as error:
         raise UsageError(
-            f"{wanted.file} cannot be read: {error.strerror}",
+            f"{file} cannot be read: {error.strerror}",
             hint="name the file that the other client wrote",
         ) from None
-    result = read_foreign(data, wanted.file.name, wanted.tool, wanted.version)
-    stored = load(chosen(wanted.run))
-    record = _cell(stored, result, wanted.cell)
+    return read_foreign(data, file.name, tool, version)
+
+
+def _keep(stored: Stored, record: Record, result: Foreign) -> Kept:
     name = f"{record.cell.id}.{result.tool}-{result.sha256[:8]}.json"
     path = stored.folder / FOREIGN / name
     text = f"{Adopted(cell=record.cell.id, result=result).model_dump_json(indent=1)}\n".encode()
@@ -63,13 +84,9 @@ def kept(stored: Stored) -> tuple[Crosscheck, ...]:
     return tuple(beside(good[one.cell], one.result) for one in adopted if one.cell in good)
 
 
-def _cell(stored: Stored, result: Foreign, wanted: str | None) -> Record:
+def _alike(stored: Stored, result: Foreign) -> Record:
+    """The one good cell at the same pace."""
     good = [record for record in stored.records.values() if _good(record)]
-    if wanted is not None:
-        found = [record for record in good if record.cell.id == wanted]
-        if not found:
-            raise UsageError(f"{stored.folder} has no good cell `{wanted}`", hint=_known(good))
-        return found[0]
     pace = _pace(result)
     found = [record for record in good if record.cell.pace == pace]
     if len(found) == 1:
