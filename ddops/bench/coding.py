@@ -114,9 +114,9 @@ def judged(
     return Coding(problems=problems.id, problems_sha256=problems.sha256, solved=solved)
 
 
-def gates(coding: Coding, asked: CodingAsked) -> tuple[Gate, ...]:
+def gates(coding: Coding | None, asked: CodingAsked | None) -> tuple[Gate, ...]:
     """Red when fewer are solved than are wanted; none where it does not matter."""
-    if asked.at_least is None:
+    if coding is None or asked is None or asked.at_least is None:
         return ()
     said = f"{coding.passed} of {len(coding.solved)} solved, at least {asked.at_least} wanted"
     first = next((one for one in coding.solved if not one.passed), None)

@@ -99,8 +99,7 @@ def run_cell(
         course.matrix.load,
     )
     failure = _failure(course, stage, measured, metrics)
-    asked = None if failure else course.matrix.coding
-    solved = coding(stage.target, asked, cell.concurrency, voice) if asked else None
+    solved = None if failure else coding(stage.target, course.matrix, cell.concurrency, voice)
     outcome = Outcome(
         started_at=started_at,
         deployment=stage.served.deployment,
@@ -113,7 +112,7 @@ def run_cell(
         if failure
         else (
             *_gates(course, stage, cell, measured, baseline),
-            *(coding_gates(solved, asked) if solved and asked else ()),
+            *coding_gates(solved, course.matrix.coding),
         ),
         coding=solved,
         failure=failure,

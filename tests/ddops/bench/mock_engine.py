@@ -31,11 +31,13 @@ class Plan:
     mode: str = "ddtree"
     word: str = "word{n}"  # text of a token, by its number in the answer
     answers: dict[str, str] = field(default_factory=dict)  # not streamed, by a word of the question
+    hold: float = 0.0  # seconds before an answer that is not streamed
 
 
 @dataclass
 class Counts:
     requests: int = 0
+    held: int = 0
     chunks: int = 0
     steps: int = 0
     accepted: int = 0
@@ -73,6 +75,9 @@ class Engine:
             if asked.get("stream"):
                 await self._complete(asked, writer)
             else:
+                self.counts.held += 1
+                await asyncio.sleep(self.plan.hold)
+                self.counts.held -= 1
                 _send(writer, 200, json.dumps(self._whole(asked)).encode())
         elif path == "/ready":
             _send(writer, 200, b'{"status": "ready"}')
@@ -164,6 +169,7 @@ class Engine:
             f"ddtree:spec_decode_num_draft_tokens_total{{{label}}} {drafted}.0",
             f"ddtree:spec_decode_num_accepted_tokens_total{{{label}}} {counts.accepted}.0",
             f"ddtree:generation_tokens_total{{{label}}} {counts.generated}.0",
+            f"ddtree:num_requests_running{{{label}}} {counts.held}.0",
             *(
                 "ddtree:spec_decode_num_accepted_tokens_per_pos_total"
                 f'{{{label},position="{position}"}} {count}.0'

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from ddops.bench.coding import load_problems
 from ddops.host import sandbox
 from ddops.spec.matrix import CodingAsked
-from tests.ddops.flows.bench_machine import AR, QUICK, BenchMachine
+from tests.ddops.flows.bench_machine import AR, QUICK, BenchMachine, eventually
 
 MISSING = sandbox.missing()
 needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
@@ -41,6 +43,26 @@ def test_a_variant_that_solves_fewer_than_wanted_has_no_speed(box: BenchMachine)
     assert red.coding is not None
     assert [one.id for one in red.coding.solved if not one.passed] == ["five/5"]
     assert "invalid: coding: 4 of 5 solved, at least 5 wanted; five/5: AssertionE" in done.stderr
+
+
+@needs_sandbox
+def test_who_waits_for_a_program_can_be_interrupted(box: BenchMachine) -> None:
+    box.plans(ar={**AR, "hold": 3600})
+    with box.benching() as process:
+        eventually(lambda: asked_for_programs(box), 120)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert box.files == {}
+    assert box.budget == 16
+
+
+def asked_for_programs(box: BenchMachine) -> bool:
+    try:
+        said = httpx.get(f"http://127.0.0.1:{box.port}/metrics", trust_env=False).text
+    except httpx.HTTPError:
+        return False
+    return 'ddtree:num_requests_running{model="mock"} 2.0' in said
 
 
 def test_without_a_sandbox_nothing_begins_and_no_answer_is_run(
