@@ -41,9 +41,11 @@ def power(groups: Sequence[Group]) -> Power | None:
     told = [(group, one) for group in groups if (one := _effort(group)) is not None]
     if not told:
         return None
+    rows = [_row(group, one) for group, one in told]
+    known = [place for place in range(len(COLUMNS)) if any(r[place].text != ABSENT for r in rows)]
     return Power(
-        columns=COLUMNS,
-        rows=tuple(_row(group, one) for group, one in told),
+        columns=tuple(COLUMNS[place] for place in known),
+        rows=tuple(tuple(row[place] for place in known) for row in rows),
         reasons=tuple(claim for group, one in told if (claim := _reason(group, one)) is not None),
         notes=tuple(dict.fromkeys(note for _, one in told for note in _notes(one))),
     )

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ddops.analysis.bottleneck import LABELS
-from ddops.analysis.telemetry import Serving, telemetry
 from ddops.errors import UsageError
 from ddops.flows.bench import load_matrix
-from ddops.flows.bundle_verify import verify
 from ddops.spec.run import Run
 from tests.ddops.flows.bench_machine import AR, CELLS, QUICK, BenchMachine, eventually
 from tests.ddops.machine import Machine
@@ -64,38 +61,6 @@ def test_a_record_holds_what_it_takes_to_believe_it(measured: BenchMachine) -> N
     assert record.busy_cores is not None
 
 
-def test_a_record_tells_what_the_box_did_meanwhile(measured: BenchMachine) -> None:
-    for cell in CELLS:
-        told = measured.record(cell).telemetry
-        assert told is not None
-        assert told.samples is not None
-        assert told.host is not None, told.faults
-        assert told.window is not None
-        assert told.host.service_memory_peak is not None
-        assert told.host.sampler_cores is not None
-        assert told.window.length_s == measured.record(cell).window_s
-        kept = (measured.run / told.samples).read_text("utf-8")
-        again = telemetry(kept, told.window, Serving(tokens=52, expected=0, used=0))
-        assert again.model_copy(update={"samples": told.samples}) == told
-    assert len(list((measured.run / "telemetry").iterdir())) == len(CELLS)
-    assert not (measured.box_home / "telemetry").exists() or not list(
-        (measured.box_home / "telemetry").iterdir()
-    )
-
-
-def test_report_and_bundle_tell_it_too_and_the_bundle_verifies(
-    measured: BenchMachine, tmp_path: Path
-) -> None:
-    done = measured.ddops("bundle", "create", str(measured.run), "--out", str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
-    assert verify(folder).findings == ()
-    assert len(list((folder / "data" / "telemetry").iterdir())) == len(CELLS)
-    said = (folder / "data" / "report" / "report.md").read_text("utf-8")
-    assert "## Power and limits" in said
-    assert "Load over time" in (folder / "data" / "report" / "report.html").read_text("utf-8")
-
-
 def test_run_json_holds_what_the_records_share(measured: BenchMachine) -> None:
     record = measured.record("ddtree-b8.c2.r1")
     run = Run.model_validate_json((measured.run / "run.json").read_bytes())
@@ -125,19 +90,6 @@ def test_the_speed_up_is_that_of_the_two_records_it_names(measured: BenchMachine
     of, base = measured.record("ddtree-b8.c2.r1").metrics, measured.record("ar.c2.r1").metrics
     assert of is not None and base is not None
     assert ratio["value"] == of.output_tok_s / base.output_tok_s > 1.5
-
-
-def test_what_limited_a_cell_stands_in_table_and_data(measured: BenchMachine) -> None:
-    shown = measured.bench("--verbose")
-    assert "limited by" in shown.stdout.splitlines()[0]
-    power = json.loads(measured.bench("--json").stdout)["cells"][0]["power"]
-    host = measured.record(CELLS[0]).telemetry
-    assert host is not None
-    assert host.host is not None
-    assert (power["service_cores"], power["cores"]) == (host.host.service_cores, host.host.cores)
-    assert power["bottleneck"]["kind"] in LABELS
-    assert f"{CELLS[0]}: " in shown.stderr
-    assert power["bottleneck"]["why"] in shown.stderr
 
 
 def test_the_table_has_a_row_for_every_cell(measured: BenchMachine) -> None:

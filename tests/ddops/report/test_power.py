@@ -84,6 +84,8 @@ def test_power_is_drawn_over_time_a_line_for_each_variant(gpus: Page) -> None:
 def test_without_gpus_the_cores_of_the_service_are_drawn(cpu: Page) -> None:
     assert "Load over time" in cpu.html
     assert "this box tells no power, at C=4." in cpu.html
+    head = cpu.markdown.split("## Power and limits")[1].split("|---")[0]
+    assert head.strip() == "| variant | C | cores used | limited by |"
     assert "gpus not read: nvidia-smi tells of no GPU" in cpu.markdown
     assert "The service takes 1.5 of 2 cores, others 0.3: the CPU is the limit" in cpu.markdown
 
