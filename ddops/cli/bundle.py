@@ -56,7 +56,7 @@ def create(
     from ddops.flows.bundle import create as pack
 
     said = Output(json=json, quiet=quiet, verbose=verbose)
-    made = pack(run_dir, out)
+    made = pack(run_dir, out, said)
     said.say(f"sha256 of the tar: {made.tar_sha256}")
     for kind, count in made.redacted.items():
         said.say(f"taken out: {count} x {kind}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +19,13 @@ from ddops.flows import signing
 from ddops.flows.bundle_verify import sound, unpacked, verify
 from ddops.flows.packing import inside, laid
 from ddops.flows.runs import chosen, load
+from ddops.flows.voice import Silent, Voice
 from ddops.host import atomic
 from ddops.spec.bundle import BundleInfo
 from ddops.spec.run import Run
 
 SUFFIX = ".tar.zst"
+_SCRATCH = ".packing-"
 
 
 @dataclass(frozen=True)
@@ -43,18 +48,24 @@ class Shown:
     signed: tuple[Signed, ...]
 
 
-def create(run_dir: Path | None = None, out: Path | None = None) -> Created:
+def create(
+    run_dir: Path | None = None, out: Path | None = None, voice: Voice | None = None
+) -> Created:
     """Bundle a run; None is the last one under `results/`. `out` is a folder: the run's
     neighbour `bundles/` by default. What lies there under the same name is replaced at the end.
     """
-    stored = load(chosen(run_dir))
+    speak = voice or Silent()
+    with speak.step("read the run"):
+        stored = load(chosen(run_dir))
     out = out or stored.folder.parent / "bundles"
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out, prefix=".packing-") as scratch:
-        made = laid(stored, Path(scratch))
+    with _alone(out), tempfile.TemporaryDirectory(dir=out, prefix=_SCRATCH) as scratch:
+        with speak.step("write its files"):
+            made = laid(stored, Path(scratch))
         folder, packed = out / made.folder.name, out / f"{made.folder.name}{SUFFIX}"
-        _check_own(made.folder)
-        with (Path(scratch) / packed.name).open("wb") as target:
+        with speak.step("check them"):
+            _check_own(made.folder)
+        with speak.step("pack them"), (Path(scratch) / packed.name).open("wb") as target:
             tar_sha256 = archive.pack(made.files, folder.name, target)
             os.fsync(target.fileno())
         if folder.exists():
@@ -62,6 +73,19 @@ def create(run_dir: Path | None = None, out: Path | None = None) -> Created:
         made.folder.rename(folder)
         (Path(scratch) / packed.name).replace(packed)
     return Created(packed, folder, tar_sha256, made.redacted)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """One packs into a folder at a time, so what another has left there it left when it died."""
+    handle = os.open(out, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        for left in out.glob(f"{_SCRATCH}*"):
+            shutil.rmtree(left)
+        yield
+    finally:
+        os.close(handle)
 
 
 def sign(path: Path, key: Path) -> bool:

@@ -125,3 +125,23 @@ def test_another_process_gives_the_same_bytes(
     packed = [Path(done.stdout.strip()), records.archive_of(whole)]
     one, other = (hashlib.sha256(path.read_bytes()).hexdigest() for path in packed)
     assert one == other
+
+
+def test_what_a_killed_packer_left_is_taken_away(tmp_path: Path) -> None:
+    run = left(tmp_path / "results")
+    out = tmp_path / "results" / "bundles"
+    (out / ".packing-dead" / "half").mkdir(parents=True)
+    made = create(run)
+    assert {*out.iterdir()} == {made.archive, made.folder}
+
+
+def test_two_may_pack_at_once(tmp_path: Path) -> None:
+    run = left(tmp_path / "results")
+    line = [sys.executable, "-m", "ddops", "bundle", "create", str(run), "-q"]
+    both = [subprocess.Popen(line, stdout=subprocess.PIPE) for _ in range(2)]
+    told = {each.communicate()[0] for each in both}
+    assert [each.returncode for each in both] == [0, 0]
+    packed = Path(told.pop().decode().strip())
+    assert not told
+    assert verify(packed).findings == ()
+    assert len([*packed.parent.iterdir()]) == 2
