@@ -16,6 +16,7 @@ from ddtree.engine.ranks import Ranks, ending
 from ddtree.models.errors import ModelError
 from tests.runtime.engine.asking import Answer, ask
 from tests.runtime.engine.pairs import opened, write_drafter, write_target
+from tests.runtime.models import test_deepseek as kimi
 from tests.runtime.server.live import until
 
 PROMPTS = [(3, 1, 4, 1, 5, 9, 2, 6), (10,) * 17]
@@ -55,7 +56,6 @@ def tokens(engine: Engine) -> list[list[int]]:
         ("qwen3", {"tp": 2}),
         ("qwen3_moe", {"ep": 2}),
         ("deepseek_v3", {"tp": 2}),
-        ("deepseek_v3", {"ep": 2}),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(map(str, *value.items())),
 )
@@ -71,6 +71,14 @@ def test_two_ranks_answer_token_for_token_as_one(
         assert tokens(engine) == wanted
         processes = [other.process for other in others(engine)._others]
     assert [process.returncode for process in processes] == [0]
+
+
+def test_packed_experts_are_shared_out_whole(tmp_path: Path) -> None:
+    model = kimi.write(tmp_path / "m", kimi.published()[0])
+    with opened(model, "prompt-lookup") as alone:
+        wanted = tokens(alone)
+    with opened(model, "prompt-lookup", ep=2) as engine:
+        assert tokens(engine) == wanted
 
 
 def test_a_rank_that_is_killed_ends_the_engine_with_its_reason(tmp_path: Path) -> None:
