@@ -12,6 +12,7 @@ from ddops.analysis.cost.observe import of_document
 from ddops.spec.cost import StepDocument
 from ddtree.stepbench import report
 from ddtree.stepbench.shapes import PAIRS, Pair
+from tests.runtime.stepbench import test_rank as kimi
 
 
 def tiny() -> Pair:
@@ -29,3 +30,12 @@ def test_a_step_document_of_the_engine_is_read(monkeypatch: pytest.MonkeyPatch) 
     assert [one.step.name for one in seen.timed] == ["ar x 1", "4 x 1", "ar x 2", "4 x 2"]
     assert [one.step.nodes for one in seen.timed] == [1, 5, 2, 10]
     assert all(one.seconds > 0 and one.step.bytes_s > 0 for one in seen.timed)
+
+
+def test_of_one_rank_the_cost_model_learns_of_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PAIRS, "small", kimi.small())
+    where = (torch.float32, torch.device("cpu"))
+    written = json.dumps(report.run(report.Wanted("small", (1,), (0, 4), 20, *where, 1, rank_of=2)))
+    document = StepDocument.model_validate_json(written)
+    assert document.rank_of == 2
+    assert [row.case.budget for row in document.steps] == [0, 4]

@@ -28,7 +28,12 @@ class Texts(Protocol):
 def add_flags(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     step = kinds.add_parser("step", help="each stage of a step against the bytes it must move")
-    step.add_argument("--pair", default="smollm2-135m", help="a shape (default %(default)s)")
+    step.add_argument(
+        "--model", "--pair", dest="pair", default="smollm2-135m", metavar="SHAPE",
+        help="a target's shape, its drafter's too (default %(default)s)",
+    )  # fmt: skip
+    step.add_argument("--rank-of", type=int, default=1, metavar="N", help="one of N ranks' share")
+    step.add_argument("--layers", type=int, metavar="N", help="the target's first N layers alone")
     step.add_argument("--batch", type=_ints, default=(1,), metavar="N,..", help="rows (default 1)")
     step.add_argument(
         "--budget", type=_ints, default=(0, 16, 64), metavar="N,..", help="0: ar (default 0,16,64)"
@@ -83,8 +88,11 @@ def _step(given: argparse.Namespace) -> tuple[dict[str, Any], str]:
     config = EngineConfig(given.pair, device=given.device, dtype=given.dtype)
     device = resolve_device(config)
     dtype = resolve_dtype(config, device)
+    if given.rank_of < 1 or (given.layers is not None and given.layers < 1):
+        raise ValueError("--rank-of and --layers count from 1")
     cases = (given.batch, given.budget, given.context)
-    document = report.run(report.Wanted(given.pair, *cases, dtype, device, given.repeats))
+    share = (given.rank_of, given.layers)
+    document = report.run(report.Wanted(given.pair, *cases, dtype, device, given.repeats, *share))
     return document, report.table(document)
 
 

@@ -16,11 +16,13 @@ from ddtree.speculate.commit import commit
 from ddtree.speculate.draft import draft
 from ddtree.speculate.seam import Models, Pools
 from ddtree.speculate.step import StepShape, step
-from ddtree.speculate.tree import plant
+from ddtree.speculate.tree import plant, root_only
 from ddtree.speculate.verify import verify
 from ddtree.stepbench.clock import median_seconds
-from ddtree.stepbench.floor import floor
+from ddtree.stepbench.floor import Read, floor
+from ddtree.stepbench.parts import Work, parts
 from ddtree.stepbench.random_weights import RandomWeights
+from ddtree.stepbench.routing import Hits, count_hits
 from ddtree.stepbench.shapes import Pair
 
 PAGE = 16  # tokens
@@ -40,9 +42,11 @@ class StepTime:
 
     case: Case
     stages_ms: dict[str, float]
+    parts_ms: dict[str, float]  # of the verify, each kind of work in all layers
     step_ms: float
     floor_bytes: int
     floor_ms: float
+    hits: Hits | None  # experts that the step reads
 
     @property
     def ratio(self) -> float:
@@ -51,7 +55,8 @@ class StepTime:
 
 def random_models(pair: Pair, dtype: torch.dtype, device: torch.device) -> Models:
     like = torch.empty(0, dtype=dtype, device=device)
-    target = Llama(pair.target, RandomWeights(target_shapes(pair.target), dtype, device), like)
+    shapes = target_shapes(pair.target)
+    target = Llama(pair.target, RandomWeights(shapes, dtype, device, int4=pair.int4), like)
     weights = RandomWeights(drafter_shapes(pair.drafter), dtype, device)
     return Models(target, Drafter(pair.drafter, weights, like))
 
@@ -59,9 +64,11 @@ def random_models(pair: Pair, dtype: torch.dtype, device: torch.device) -> Model
 class Bench:
     """Models with a filled cache; `time` measures one case after another."""
 
-    def __init__(self, models: Models, *, batch: int, context: int) -> None:
-        assert models.drafter is not None
-        self.models, self.device = models, models.target.device
+    def __init__(self, models: Models, *, batch: int, context: int, int4: bool = False) -> None:
+        """`int4`: how the target's experts are stored."""
+        assert models.drafter is not None and isinstance(models.target, Llama)
+        self.models, self.device, self.int4 = models, models.target.device, int4
+        self.target = models.target
         pages = -(-(context + REACH) // PAGE)
         slots = (batch * pages + 1) * PAGE
         self.pools = Pools(
@@ -78,27 +85,47 @@ class Bench:
         mode: Mode = "ddtree" if case.budget else "ar"
         shape = StepShape(mode, case.budget, case.budget, depth, longest=case.context)
         rows = self._rows(case)
-        stages = self._stages(case, rows, shape, repeats) if case.budget else {}
-        whole = median_seconds(
-            lambda: step(rows, self.models, self.pools, shape), self.device, repeats
-        )
+        stages, inside = self._pieces(case, rows, shape)
+
+        def whole() -> object:
+            return step(rows, self.models, self.pools, shape)
+
+        hits = count_hits(self.target, whole)
         least = floor(
-            self.models.target.shape,
+            self.target.shape,
             drafter.shape if case.budget else None,
             batch=case.batch,
             context=case.context,
-            itemsize=self.models.target.dtype.itemsize,
+            itemsize=self.target.dtype.itemsize,
+            read=None if hits is None else Read(hits.mean, self.int4),
         ).total
-        return StepTime(case, stages, whole * 1e3, least, least / bandwidth * 1e3)
+        return StepTime(
+            case=case,
+            stages_ms=self._timed(stages, repeats),
+            parts_ms=self._timed(inside, repeats),
+            step_ms=median_seconds(whole, self.device, repeats) * 1e3,
+            floor_bytes=least,
+            floor_ms=least / bandwidth * 1e3,
+            hits=hits,
+        )
 
-    def _stages(self, case: Case, rows: Rows, shape: StepShape, repeats: int) -> dict[str, float]:
+    def _timed(self, work: Work, repeats: int) -> dict[str, float]:
+        return {
+            name: median_seconds(piece, self.device, repeats) * 1e3 for name, piece in work.items()
+        }
+
+    def _pieces(self, case: Case, rows: Rows, shape: StepShape) -> tuple[Work, Work]:
+        """The stages of a step, none of an autoregressive one, and the parts of its verify."""
         models, pools = self.models, self.pools
+        if case.budget == 0:
+            tree = root_only(rows.root)
+            return {}, parts(self.target, rows, tree, pools.target, PAGE, case.context)
         wanted = {"deep": shape.drafted, "width": case.budget, "longest": case.context}
         marginals = draft(rows, models, pools, **wanted)
         tree = plant(rows, marginals, "ddtree", case.budget)
         judged = verify(rows, tree, models, pools, longest=case.context, method="greedy")
         verdict = tree_accept(tree, judged.chosen, shape.depth)
-        work = {
+        stages: Work = {
             "draft": lambda: draft(rows, models, pools, **wanted),
             "tree": lambda: plant(rows, marginals, "ddtree", case.budget),
             "verify": lambda: verify(
@@ -107,9 +134,7 @@ class Bench:
             "accept": lambda: tree_accept(tree, judged.chosen, shape.depth),
             "commit": lambda: commit(rows, judged, verdict, models, pools),
         }
-        return {
-            name: median_seconds(stage, self.device, repeats) * 1e3 for name, stage in work.items()
-        }
+        return stages, parts(self.target, rows, tree, pools.target, PAGE, case.context)
 
     def _rows(self, case: Case) -> Rows:
         def ints(value: int) -> torch.Tensor:

@@ -11,9 +11,11 @@ import torch
 import ddtree
 from ddtree.stepbench.clock import copy_bandwidth
 from ddtree.stepbench.measure import Bench, Case, StepTime, random_models
-from ddtree.stepbench.shapes import PAIRS
+from ddtree.stepbench.routing import Routing, routed
+from ddtree.stepbench.shapes import PAIRS, Pair
 
 SCHEMA_VERSION = 1
+ABSENT = ("all_reduces_a_verify", "bytes_of_each_a_token")
 
 
 @dataclass(frozen=True)
@@ -27,28 +29,63 @@ class Wanted:
     dtype: torch.dtype
     device: torch.device
     repeats: int
+    rank_of: int = 1  # time the share of one of so many ranks
+    layers: int | None = None  # of the target; None: all
+
+    @property
+    def shapes(self) -> Pair:
+        """Raises KeyError for an unknown pair, ModelError for one that does not divide."""
+        pair = PAIRS[self.pair].rank_of(self.rank_of)
+        return pair if self.layers is None else pair.cut(self.layers)
 
 
 def run(wanted: Wanted) -> dict[str, Any]:
-    """Times and their circumstances, ready for JSON. Raises KeyError for an unknown pair."""
+    """Times and their circumstances, ready for JSON. Raises what `Wanted.shapes` does."""
+    pair = wanted.shapes
+    routings: tuple[Routing, ...] = ("uniform", "skewed") if pair.target.experts else ("uniform",)
     with torch.inference_mode():
         bandwidth = copy_bandwidth(wanted.device)
-        models = random_models(PAIRS[wanted.pair], wanted.dtype, wanted.device)
-        bench = Bench(models, batch=max(wanted.batches), context=wanted.context)
-        rows = [
+        models = random_models(pair, wanted.dtype, wanted.device)
+        bench = Bench(models, batch=max(wanted.batches), context=wanted.context, int4=pair.int4)
+        rows = {routing: _rows(bench, wanted, routing, bandwidth) for routing in routings}
+    return {
+        **header("step", wanted.device),
+        "pair": wanted.pair,
+        **_share(wanted, pair),
+        "weights": "random, experts INT4" if pair.int4 else "random",
+        "dtype": str(wanted.dtype).removeprefix("torch."),
+        "repeats": wanted.repeats,
+        "copy_bytes_per_s": bandwidth,
+        "steps": rows["uniform"],
+        **{f"{routing}_steps": rows[routing] for routing in routings[1:]},
+    }
+
+
+def _rows(bench: Bench, wanted: Wanted, routing: Routing, bandwidth: float) -> list[dict[str, Any]]:
+    with routed(bench.target, routing):
+        timed = [
             bench.time(Case(batch, budget, wanted.context), bandwidth, wanted.repeats)
             for batch in wanted.batches
             for budget in wanted.budgets
         ]
-    return {
-        **header("step", wanted.device),
-        "pair": wanted.pair,
-        "weights": "random",
-        "dtype": str(wanted.dtype).removeprefix("torch."),
-        "repeats": wanted.repeats,
-        "copy_bytes_per_s": bandwidth,
-        "steps": [{**asdict(row), "ratio": row.ratio} for row in rows],
-    }
+    return [{**asdict(row), "ratio": row.ratio} for row in timed]
+
+
+def _share(wanted: Wanted, pair: Pair) -> dict[str, Any]:
+    """What was timed of the model, and what a rank beside others would do that is not in it."""
+    target = pair.target
+    said: dict[str, Any] = {"layers": target.num_layers}
+    if wanted.rank_of > 1:
+        size = target.hidden_size * wanted.dtype.itemsize
+        said |= {
+            "rank_of": wanted.rank_of,
+            "absent": {
+                ABSENT[0]: 2 * target.num_layers + 1,  # the embedding's too
+                ABSENT[1]: size,
+                "besides": "the gather of logits; of a draft the embedding's sum and its gather",
+            },
+        }
+    return said
 
 
 def header(kind: str, device: torch.device) -> dict[str, Any]:
@@ -65,13 +102,27 @@ def header(kind: str, device: torch.device) -> dict[str, Any]:
 def table(document: dict[str, Any]) -> str:
     """The document as lines to read."""
     lines = [f"{'batch':>5} {'budget':>6} {'step ms':>8} {'floor ms':>8} {'ratio':>6}  stages ms"]
-    for row in document["steps"]:
-        stages = "  ".join(f"{name} {value:.3f}" for name, value in row["stages_ms"].items())
+    lines += [_line(row) for row in document["steps"]]
+    if "skewed_steps" in document:
+        lines += ["experts drawn skewed:", *(_line(row) for row in document["skewed_steps"])]
+    if "absent" in document:
+        sums, size = (document["absent"][key] for key in ABSENT)
         lines.append(
-            f"{row['case']['batch']:>5} {row['case']['budget'] or 'ar':>6} {row['step_ms']:>8.3f} "
-            f"{row['floor_ms']:>8.3f} {row['ratio']:>6.2f}  {stages}"
+            f"one rank of {document['rank_of']}, alone: in a verify {sums} all-reduces of {size} "
+            "bytes a token are not in these times, nor what is gathered"
         )
     return "\n".join(lines)
+
+
+def _line(row: dict[str, Any]) -> str:
+    pieces = row["stages_ms"] | row["parts_ms"]
+    said = [f"{name} {value:.3f}" for name, value in pieces.items()]
+    if row["hits"] is not None:
+        said.append(f"experts {row['hits']['mean']:.1f} (fair draws {row['hits']['fair']:.1f})")
+    return (
+        f"{row['case']['batch']:>5} {row['case']['budget'] or 'ar':>6} {row['step_ms']:>8.3f} "
+        f"{row['floor_ms']:>8.3f} {row['ratio']:>6.2f}  {'  '.join(said)}"
+    )
 
 
 def _device_name(device: torch.device) -> str:
