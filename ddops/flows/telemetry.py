@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +44,6 @@ class Beside:
     clock: Clock | None = None
     text: str | None = None
     why: str = "it was not stopped"  # there is no text
-    file: str = field(default="", repr=False)
 
     def over(self, opened: float, length_s: float, serving: Serving) -> Telemetry:
         """`opened` is on our monotonic clock."""
@@ -72,10 +71,10 @@ class Beside:
 def sampled(site: Site, name: str, orders: Orders, voice: Voice) -> Iterator[Beside]:
     """Samples are taken for as long as the block runs; `Beside` is complete after it."""
     host, python = site.host, site.place.engine_python
-    beside = Beside(file=f"{site.place.home}/{FOLDER}/{name}.jsonl")
+    beside, file = Beside(), f"{site.place.home}/samples.jsonl"
     try:
         beside.clock = clock_of(host)
-        sampler.start(host, python, beside.file, orders)
+        sampler.start(host, python, file, orders)
     except HostError as error:
         beside.why = str(error)
         voice.warn(f"no power, no load of the box beside {name}: {error}")
@@ -85,7 +84,7 @@ def sampled(site: Site, name: str, orders: Orders, voice: Voice) -> Iterator[Bes
         yield beside
     finally:
         try:
-            beside.text = sampler.stop(host, python, beside.file)
+            beside.text = sampler.stop(host, python, file)
         except HostError as error:
             beside.why = str(error)
             voice.warn(f"no power, no load of the box beside {name}: {error}")

@@ -24,12 +24,15 @@ _END_S = 20.0  # within which a sampler that is told to end has ended
 
 
 def start(file: Path) -> None:
-    """Returns when the first sample is written. One that samples already goes on."""
-    orders = json.load(sys.stdin)
+    """Returns when the first sample is written; nothing to do for one that has these orders."""
+    said, told = sys.stdin.read(), file.with_suffix(".orders")
     file.parent.mkdir(parents=True, exist_ok=True)
     out = file.open("a", encoding="utf-8")
     if not alone(out):
-        return
+        if told.exists() and told.read_text("utf-8") == said:
+            return
+        end(file, out)  # of a bench that was killed
+    told.write_text(said, "utf-8")
     stop_of(file).unlink(missing_ok=True)
     out.truncate(0)
     hears, says = os.pipe()
@@ -43,7 +46,7 @@ def start(file: Path) -> None:
     for stream in range(3):
         os.dup2(nowhere, stream)  # whoever waits for our output must not wait for the end
     try:
-        sampler = Sampler(file, out, orders)
+        sampler = Sampler(file, out, json.loads(said))
         sampler.sample()
     except (OSError, ValueError, LookupError) as error:
         os.write(says, f"{type(error).__name__}: {error}".encode())
@@ -57,13 +60,17 @@ def stop(file: Path) -> None:
     """Print all samples. It ended before: what it has written by then."""
     if not file.exists():
         sys.exit("nothing was sampled")
-    stop_of(file).touch()
-    until = time.monotonic() + _END_S
     with file.open("a+", encoding="utf-8") as out:
-        while not alone(out) and time.monotonic() < until:
-            time.sleep(0.02)
+        end(file, out)
         out.seek(0)
         sys.stdout.write(out.read())
+
+
+def end(file: Path, out: IO[str]) -> None:
+    stop_of(file).touch()
+    until = time.monotonic() + _END_S
+    while not alone(out) and time.monotonic() < until:
+        time.sleep(0.02)
 
 
 def alone(out: IO[str]) -> bool:
@@ -185,10 +192,6 @@ class Sampler:
         self.out.flush()
 
 
-def main(verb: str, file: Path) -> None:
-    (start if verb == "start" else stop)(file)
-
-
 def module(source: str) -> ModuleType:
     made = ModuleType("gpus")
     exec(source, made.__dict__)
@@ -207,10 +210,7 @@ class Holder:
 
     def gone(self) -> bool:
         """Never, where it was not to be seen from the beginning."""
-        if self.fd is None or self._leads(self.fd):
-            return False
-        self.fd = self._find()
-        return self.fd is None
+        return self.fd is not None and not self._leads(self.fd)
 
     def _find(self) -> Path | None:
         for process in Path("/proc").glob("[0-9]*"):
@@ -297,4 +297,4 @@ def memory() -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    {"start": start, "stop": stop}[sys.argv[1]](Path(sys.argv[2]))

@@ -6,7 +6,8 @@ It writes on the box, so a connection that breaks in between loses nothing.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import secrets
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ class Orders:
     lock: str | None = None  # a file: once nobody on the box has it open any more, it ends
     interval_s: float = INTERVAL_S
     powercap: str = POWERCAP
+    token: str = field(default_factory=lambda: secrets.token_hex(8))  # no other's orders are these
 
 
 def start(host: Host, python: str, file: str, orders: Orders) -> None:
@@ -38,8 +40,8 @@ def start(host: Host, python: str, file: str, orders: Orders) -> None:
 def stop(host: Host, python: str, file: str) -> str:
     """All samples, as text; nothing of them stays on the box. Raises `HostError`."""
     samples = _asked(host, (python, "-I", "-c", _SAMPLE, "stop", file), "fetch the samples")
-    clear = ("rm", "-f", file, str(Path(file).with_suffix(".stop")))
-    host.run(Run(argv=clear, why="leave nothing behind"))
+    left = (str(Path(file).with_suffix(suffix)) for suffix in (".jsonl", ".stop", ".orders"))
+    host.run(Run(argv=("rm", "-f", *left), why="leave nothing behind"))
     return samples
 
 
