@@ -15,7 +15,8 @@ FILE_LINES = 300
 FUNCTION_LINES = 50
 KERNEL_LINES = 150
 NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc"}
-CLI_FRAME = {"__init__", "app", "options", "output", "several"}  # all else in cli/ is a verb
+# All else in cli/ is a verb.
+CLI_FRAME = {"__init__", "app", "ensemble", "options", "output", "several"}
 
 EXAMPLES = r"(?!(?:alice|USER|somebody|Bob)\b)"  # people of the tests and of redacted texts
 MACHINE_PATH = re.compile(rf"(?<![\w.~$}}-])/(?:home|Users|work)/{EXAMPLES}\w+")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+import typer
+
+from ddops.cli import ensemble
 from ddops.cli.env import brought_first, shown_first
 from ddops.cli.options import BoxNames, DryRun, Json, LockWait, Override, Quiet, Verbose, Yes
 from ddops.cli.output import Output
@@ -18,12 +21,19 @@ if TYPE_CHECKING:
     from ddops.flows.site import Site
 
 
+LeaveFailed = Annotated[
+    bool,
+    typer.Option(ensemble.LEAVE, hidden=True, help="Whoever started this puts a failed box back."),
+]
+
+
 def deploy(
     boxes: BoxNames = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     override: Override = None,
     lock_wait: LockWait = 0.0,
+    leave_failed: LeaveFailed = False,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -55,10 +65,10 @@ def deploy(
             return
         with locked(site, "deploy", wait_s=lock_wait, voice=out):
             if brought_first(site, out, yes=yes):
-                _change(site, plan(site), out, yes=yes)
+                _change(site, plan(site), out, yes=yes, put_back=not leave_failed)
 
 
-def _change(site: Site, planned: Plan, out: Output, *, yes: bool) -> None:
+def _change(site: Site, planned: Plan, out: Output, *, yes: bool, put_back: bool) -> None:
     from ddops.flows.deploy import deploy as apply
     from ddops.flows.deploy import needs_nothing
     from ddops.flows.history import unfinished
@@ -73,7 +83,7 @@ def _change(site: Site, planned: Plan, out: Output, *, yes: bool) -> None:
     if not out.confirm(f"Do this to box `{site.box.name}`?", yes=yes):
         out.say("nothing was changed")
         return
-    done = apply(site, planned, out)
+    done = apply(site, planned, out, put_back=put_back)
     out.result(_data(done), _summary(site, done))
 
 
@@ -93,7 +103,7 @@ def _deploy_each(
         if changes and not out.confirm(f"Do this to {', '.join(names)}?", yes=False):
             out.say("nothing was changed")
             show(out, barred, line)
-    done = each("deploy", names, [*words, "--yes"], out) if names else []
+    done = ensemble.deploy(names, [*words, "--yes"], out) if names else []
     show(out, [*done, *barred], _line)
 
 

@@ -55,18 +55,23 @@ def several(boxes: Sequence[str] | None) -> tuple[str, ...]:
 
 def each(verb: str, boxes: Sequence[str], options: Sequence[str], out: Output) -> list[Outcome]:
     """Run `ddops VERB BOX` for every box at the same time; the outcomes in the order of `boxes`."""
-    said = [
-        *options,
+    return at_once([(verb, box, *options) for box in boxes], out)
+
+
+def at_once(lines: Sequence[Sequence[str]], out: Output) -> list[Outcome]:
+    """Run `ddops` with every one of these lines, VERB BOX and options, at the same time."""
+    if not lines:
+        return []
+    manner = [
         "--json",
         *(["--quiet"] if out.quiet else []),
         *(["--verbose"] if out.verbose else []),
     ]
-    width = max(map(len, boxes))
-    with ExitStack() as opened, ThreadPoolExecutor(len(boxes)) as pool:
-        outputs = [opened.enter_context(tempfile.TemporaryFile()) for _ in boxes]
-        lines = [(verb, box, *said) for box in boxes]
+    width = max(len(line[1]) for line in lines)
+    with ExitStack() as opened, ThreadPoolExecutor(len(lines)) as pool:
+        outputs = [opened.enter_context(tempfile.TemporaryFile()) for _ in lines]
         pairs = zip(lines, outputs, strict=True)
-        children = [_Child(words, output, width) for words, output in pairs]
+        children = [_Child([*line, *manner], output, width) for line, output in pairs]
         try:
             return list(pool.map(_Child.wait, children))
         except BaseException:

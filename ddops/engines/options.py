@@ -17,7 +17,7 @@ from ddops.spec.deployment import EngineName
 _OPTION = re.compile(r"^ {1,4}(-\S.*)$")
 _CHOICES = re.compile(r"\{([^{}]*)\}")
 _FLAG = re.compile(r"(?<!\S)--?[A-Za-z][\w-]*")
-_NAME = re.compile(r"([a-z]+)-(.+)\.txt")
+_NAME = re.compile(r"([a-z-]+)-(\d.*)\.txt")
 
 
 class Options(Word):

@@ -81,7 +81,8 @@ def advised(site: Site, deployment: Deployment, asked: Asked) -> Advised:
     """Asks the box nothing more."""
     engine, paths, known = asked.engine, asked.paths, asked.known
     situation = situate(deployment, known, paths)
-    advice = weigh(table(Path.cwd()), situation, deployment.overrides)
+    rules = () if deployment.router else table(Path.cwd())
+    advice = weigh(rules, situation, deployment.overrides)
     arguments, broken = combine(engine.arguments(deployment, paths), advice, deployment)
     advice = advice.model_copy(update={"broken": (*advice.broken, *broken)})
     return Advised(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from ddops.errors import DdopsError
 from ddops.facts.look import base_url
 from ddops.flows import gate, packages, smoke
-from ddops.flows.generations import prove, put_back
+from ddops.flows.generations import prove
+from ddops.flows.generations import put_back as back
 from ddops.flows.history import recorded
 from ddops.flows.plan import Plan
 from ddops.flows.site import Site
@@ -27,8 +28,11 @@ def needs_nothing(plan: Plan) -> bool:
     return not plan.commands and plan.seen.health.ready
 
 
-def deploy(site: Site, plan: Plan, voice: Voice) -> Deployed:
-    """Raises; then what was deployed before runs again, and what was fetched stays."""
+def deploy(site: Site, plan: Plan, voice: Voice, *, put_back: bool = True) -> Deployed:
+    """Raises; then what was deployed before runs again, and what was fetched stays.
+
+    Without `put_back` the box is left as it failed.
+    """
     wish = site.box.deployment
     with recorded(site, "deploy", plan.commands, voice) as do:
         try:
@@ -39,7 +43,9 @@ def deploy(site: Site, plan: Plan, voice: Voice) -> Deployed:
             answer = smoke.ask(site, wish)
             prove(site, wish, plan)
         except DdopsError as verdict:
-            raise put_back(site, plan.seen.service, verdict, voice) from None
+            if not put_back:
+                raise
+            raise back(site, plan.seen.service, verdict, voice) from None
         assert seen.pid is not None, "a service that passed its gate has a process"
     url = base_url(wish.serving)
     return Deployed(base_url=url, pid=seen.pid, changed=len(plan.commands), answer=answer)

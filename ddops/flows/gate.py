@@ -7,13 +7,13 @@ import time
 from ddops.bench.failure import classify
 from ddops.engines.table import ENGINES
 from ddops.errors import ServiceError
-from ddops.facts import health
+from ddops.facts import health, replicas
 from ddops.facts.look import api_key, look_service, look_system, way_to
 from ddops.flows.logs import log_tail
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
-from ddops.spec.deployment import Deployment, EngineName
-from ddops.spec.observed import Service
+from ddops.spec.deployment import Deployment, EngineName, Router
+from ddops.spec.observed import Health, Service
 from ddops.spec.record import FailureKind
 
 MEANING = {
@@ -71,6 +71,8 @@ def wait(site: Site, deployment: Deployment, voice: Voice) -> Service:
                 when = "answered, then died" if answered else "died"
                 raise _dead(site, seen, f"{when} after {elapsed:.1f} s")
             answer = health.FOLLOWS if deployment.follows else health.look(url, key, engine)
+            if answer.ready and deployment.router:
+                answer = _reaching(site, deployment.router, answer)
             answered = answered or answer.alive
             if answer.ready and (elapsed > _SETTLED_S or not deployment.follows):
                 return seen
@@ -80,6 +82,16 @@ def wait(site: Site, deployment: Deployment, voice: Voice) -> Service:
             if elapsed > deployment.ready_timeout_s:
                 raise _never_ready(site, status, elapsed)
             time.sleep(min(max(_POLL_S, elapsed / 10), _LONGEST_POLL_S))
+
+
+def _reaching(site: Site, router: Router, answer: Health) -> Health:
+    """A router is ready when its box reaches every replica, whatever it says itself."""
+    said = site.host.run(replicas.command(site.place.engine_python, router))
+    lacking = replicas.parse(said.stdout, router) if said.ok else {"": said.stderr.strip()}
+    if not lacking:
+        return answer
+    name, why = next(iter(lacking.items()))
+    return Health(alive=True, ready=False, status=f"replica `{name}` is not reached: {why}")
 
 
 def _ended(seen: Service, elapsed: float) -> bool:

@@ -15,6 +15,7 @@ from ddops.host import atomic
 from ddops.render.inventory import render_inventory
 from ddops.rules.situate import fabric_of, link_of
 from ddops.spec.box import Box, Reach
+from ddops.spec.deployment import ROUTERS
 from ddops.spec.found import Found, Installation
 from ddops.spec.load import read
 from ddops.spec.shipped import shipped
@@ -80,7 +81,7 @@ def _installations(site: Site) -> list[Installation]:
     """Engines in the environments of the box, the bundled one first."""
     environments = stock.parse(site.host.run(stock.command(site.place)).stdout).venvs
     found = []
-    for engine in ENGINES.values():
+    for engine in (one for one in ENGINES.values() if one.name not in ROUTERS):
         for one in environments:
             python = f"{one.path}/bin/python"
             said = site.host.run(software.command(python, engine))

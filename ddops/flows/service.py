@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from ddops.errors import UsageError
 from ddops.facts.look import api_key, look, way_to
 from ddops.flows import gate
 from ddops.flows.logs import log_tail as log_tail
@@ -48,8 +49,14 @@ def switch(host: Host, box: Box, deployment: Deployment, *, voice: Voice | None 
 
     The weights must be on the box. Always restarts, so counters and caches begin at zero.
     `ServiceError` carries the verdict (exit code, what it means, the log's tail) as its detail.
+    Raises `UsageError` for a router.
     Takes no lock: the caller holds `lock.locked` for as long as its switches belong together.
     """
+    if deployment.router:
+        raise UsageError(
+            f"`{box.name}` is a router: it decodes nothing that could be measured or searched",
+            hint=f"name one of its replicas: {', '.join(deployment.router.replicas)}",
+        )
     site, speak = Site(host, box.model_copy(update={"deployment": deployment})), voice or Silent()
     seen = look(host, site.box)
     rendered = render(site, deployment, seen)

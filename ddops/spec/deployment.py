@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -10,7 +10,8 @@ from ddops.spec.base import Word
 from ddops.spec.shape import DrafterShape, Shape
 from ddops.spec.source import parse_source
 
-EngineName = Literal["ddtree", "sglang", "vllm"]
+EngineName = Literal["ddtree", "sglang", "vllm", "sglang-router", "vllm-router"]
+ROUTERS = ("sglang-router", "vllm-router")
 Mode = Literal["ar", "chain", "ddtree"]
 
 
@@ -105,6 +106,9 @@ class BroughtEnvironment(Word):
     identity: str | None = Field(default=None, pattern=r"^[0-9a-f]{12,64}$")  # no other will do
 
 
+Address = Annotated[str, Field(pattern=r"^https?://[^\s/]+$")]
+
+
 class Node(Word):
     """This box's part in one engine that runs over several boxes. Each has its own inventory."""
 
@@ -119,6 +123,13 @@ class Node(Word):
         return self
 
 
+class Router(Word):
+    """One address in front of several boxes that serve the same model, each by itself."""
+
+    replicas: dict[str, Address] = Field(min_length=1)  # by inventory: where the router reaches it
+    policy: str | None = None  # None: requests that begin alike go to the same replica
+
+
 class Deployment(Word):
     engine: EngineName
     model: Model
@@ -130,6 +141,7 @@ class Deployment(Word):
     graphs: Literal["auto", "off"] = "auto"  # whole steps as CUDA graphs, or eager
     gpus: int | None = Field(default=None, ge=1)  # None: all of the box; one for ddtree
     node: Node | None = None  # None: this box alone
+    router: Router | None = None  # of the engines `sglang-router` and `vllm-router` only
     parallel: Literal["auto", "tp", "ep"] = "auto"  # auto: follows the interconnect
     nvls: Literal["auto", "on", "off"] = "auto"  # auto: follows the state of the fabric
     flags: dict[str, str | int | float | None] = Field(default_factory=dict)  # None: a switch
@@ -137,6 +149,27 @@ class Deployment(Word):
     threads: int | None = Field(default=None, ge=1)  # CPU threads; None: all cores
     environment: BroughtEnvironment | None = None  # None: the interpreter that the box names
     ready_timeout_s: float = Field(default=300.0, gt=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_router_decodes_nothing(cls, given: object) -> object:
+        """What only an engine needs is filled in: the model's name and the replicas are enough."""
+        if not isinstance(given, dict) or given.get("engine") not in ROUTERS:
+            return given
+        model = given.get("model")
+        if isinstance(model, dict):
+            model = {"weights": {"source": "replicas"}, **model}
+        return {"decoding": {"mode": "ar"}, "device": "cpu", **given, "model": model}
+
+    @model_validator(mode="after")
+    def _a_router_has_replicas(self) -> Deployment:
+        if (self.engine in ROUTERS) != (self.router is not None):
+            raise ValueError(
+                f"engine {self.engine!r} needs `router: {{replicas: …}}`"
+                if self.router is None
+                else f"`router` goes with the engines {' and '.join(ROUTERS)}"
+            )
+        return self
 
     @property
     def follows(self) -> bool:

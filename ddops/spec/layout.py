@@ -7,7 +7,7 @@ import hashlib
 from ddops.spec.base import Word
 from ddops.spec.deployment import Weights
 from ddops.spec.place import Place
-from ddops.spec.source import Bundled, Hub, Link, OnBox, Wheel, parse_source
+from ddops.spec.source import Bundled, Hub, Link, OnBox, Replicas, Wheel, parse_source
 
 
 class Layout(Word):
@@ -31,9 +31,9 @@ class Layout(Word):
 
 
 def layout(weights: Weights, place: Place) -> Layout | None:
-    """None for weights that ship inside the engine."""
+    """None for weights that ship inside the engine, or lie with the replicas of a router."""
     match parse_source(weights.source):
-        case Bundled():
+        case Bundled() | Replicas():
             return None
         case OnBox(path=path):
             return Layout(root=path)

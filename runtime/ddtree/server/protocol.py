@@ -33,7 +33,8 @@ HARMLESS = frozenset(
     }
 )
 
-# Values that ask for what this engine does anyway. Any other value is refused.
+# Values that ask for what this engine does anyway. Any other value is refused. Routers add some:
+# SGLang's and vLLM's write out the defaults of SGLang's own fields in whatever they hand on.
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "add_generation_prompt": (True,),
     "best_of": (1,),
@@ -42,17 +43,22 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "frequency_penalty": (0,),
     "function_call": ("none", "auto"),
     "functions": ([],),
+    "include_reasoning": (True,),
     "include_stop_str_in_output": (False,),
     "length_penalty": (1,),
     "logit_bias": ({},),
     "min_tokens": (0,),
     "modalities": (["text"],),
+    "no_stop_trim": (False,),
     "presence_penalty": (0,),
     "repetition_penalty": (1,),
     "response_format": ({"type": "text"},),
+    "return_hidden_states": (False,),
+    "separate_reasoning": (True,),
     "skip_special_tokens": (True,),
     "spaces_between_special_tokens": (True, False),
     "stop_token_ids": ([],),
+    "stream_reasoning": (True,),
     "suffix": ("",),
     "use_beam_search": (False,),
 }

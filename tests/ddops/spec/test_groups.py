@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ddops.errors import SpecError, UsageError
-from ddops.spec.groups import expand
+from ddops.spec.box import Box
+from ddops.spec.groups import expand, together
+from ddops.spec.load import load_box
 from ddops.spec.shipped import shipped
 
 LOCAL = (shipped("inventories") / "local.yaml").read_text("utf-8")
@@ -63,3 +66,41 @@ def test_a_broken_inventory_does_not_make_a_group_smaller(folder: Path) -> None:
 def test_names_of_boxes_need_no_inventory_to_be_read(folder: Path) -> None:
     (folder / "inventories" / "c.yaml").write_text("no: inventory", "utf-8")
     assert expand(["a", "b"], folder=folder) == ("a", "b")
+
+
+def box(name: str, **deployment: Any) -> Box:
+    base = load_box("local").deployment.model_dump(exclude_unset=True)
+    return Box.model_validate({"name": name, "deployment": {**base, **deployment}})
+
+
+def rank(name: str, number: int, leader: str) -> Box:
+    return box(name, engine="vllm", node={"rank": number, "of": 2, "leader": leader})
+
+
+def router(name: str, *replicas: str) -> Box:
+    addresses = {one: f"http://{one}:8421" for one in replicas}
+    wish = {"engine": "sglang-router", "model": {"name": "m"}, "router": {"replicas": addresses}}
+    return Box.model_validate({"name": name, "deployment": wish})
+
+
+def test_boxes_stand_alone_unless_they_serve_as_one() -> None:
+    assert together([box("a"), box("b")]) == ()
+
+
+def test_the_ranks_of_an_engine_stand_together() -> None:
+    boxes = [rank("a", 0, "x:1"), rank("b", 1, "x:1"), rank("c", 0, "y:1"), box("d")]
+    assert together(boxes) == (frozenset("ab"),)
+
+
+def test_a_router_stands_with_its_replicas_and_with_their_ranks() -> None:
+    boxes = [rank("a", 0, "x:1"), rank("b", 1, "x:1"), box("c"), router("r", "a", "c"), box("d")]
+    assert together(boxes) == (frozenset("abcr"),)
+
+
+def test_two_routers_before_one_replica_stand_together() -> None:
+    found = together([router("r", "a", "b"), router("s", "b", "c"), box("a"), box("b"), box("c")])
+    assert found == (frozenset("abcrs"),)
+
+
+def test_only_what_is_named_stands_together() -> None:
+    assert together([router("r", "a", "b"), box("c")]) == ()

@@ -116,7 +116,9 @@ def test_a_file_without_keys_is_refused(text: str) -> None:
 def test_an_unknown_box_lists_what_exists(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no box `locl`") as caught:
         load_box("locl", folder=tmp_path)
-    assert "b300, b300-ddtree, example, h200, local, pro6000, pro6000-ddtree" in str(caught.value.detail)
+    assert "b300, b300-ddtree, example, h200, local, pro6000, pro6000-ddtree" in str(
+        caught.value.detail
+    )
     assert caught.value.hint == "did you mean `local`?"
     assert caught.value.exit_code == 2
 
