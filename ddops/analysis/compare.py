@@ -35,6 +35,7 @@ class Row:
     verdict: str  # `ok`, `invalid: garbage`, `failed: service-died`
     requests_s: float | None  # as `output_tok_s`
     goodput_s: float | None
+    pass_at_1: float | None  # of the coding problems
     warnings: tuple[str, ...]
 
 
@@ -95,5 +96,6 @@ def _row(record: Record, base: Record | None) -> Row:
         verdict=verdict(record),
         requests_s=good.requests_s if good else None,
         goodput_s=good.goodput_s if good else None,
+        pass_at_1=record.coding.pass_at_1 if record.coding else None,
         warnings=record.warnings,
     )

@@ -29,7 +29,13 @@ _FORMATS: Final = {
     ".md": "text/markdown",
 }
 _INPUTS: Final = ("matrix.yaml", "box.yaml", "weights.json", "environment.json")
-_DERIVED: Final = ("report/report.html", "report/report.md", "tables.json", "claims.yaml")
+_DERIVED: Final = (
+    "report/report.html",
+    "report/report.md",
+    "report/findings.md",
+    "tables.json",
+    "claims.yaml",
+)
 _PACKAGES: Final = {"ddtree": "ddops"}  # what an engine ships in, when not under its own name
 _ABOUT: Final = {
     "run.json": "The matrix, the facts of the box, the sessions, and what served each variant",

@@ -15,7 +15,7 @@ from ddops.bundle.bag import Content
 from ddops.bundle.payload import RECORDS, Payload
 from ddops.flows import kept, telemetry
 from ddops.flows.private import known_here
-from ddops.flows.report import drawn, viewed
+from ddops.flows.report import drawn, findings_of, viewed
 from ddops.flows.runs import Stored, environment, read
 from ddops.report.view import View
 from ddops.spec import record_text
@@ -46,7 +46,7 @@ def laid(stored: Stored, below: Path) -> Laid:
         payload.lines(name, path)
     run, records = Run.model_validate_json(written["run.json"]), _cleaned(stored, payload)
     seen = inside(run, records)
-    for name, text in _derived(seen).items():
+    for name, text in _derived(run, seen).items():
         payload.text(name, text)
     redactions = payload.redactions
     payload.text("redactions.json", contents.redactions_file(redactions))
@@ -90,12 +90,13 @@ def _source(stored: Stored) -> contents.Source:
     )
 
 
-def _derived(seen: View) -> dict[str, str]:
+def _derived(run: Run, seen: View) -> dict[str, str]:
     """The report, and its numbers for programs."""
     pages, claims = drawn(seen), derived.claims(seen.groups)
     files = {
         "report/report.html": pages.html,
         "report/report.md": pages.markdown,
+        "report/findings.md": findings_of(run, seen),
         "tables.json": derived.tables([entry.record for entry in seen.entries], __version__),
     }
     return files | ({"claims.yaml": claims} if claims else {})

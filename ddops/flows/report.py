@@ -37,9 +37,8 @@ def report(folder: Path | None = None, beside: Sequence[Path] = ()) -> Reported:
     html, markdown = (stored.folder / "report" / f"report.{kind}" for kind in ("html", "md"))
     write(html, pages.html.encode())
     write(markdown, pages.markdown.encode())
-    found = run_findings(stored.run, seen, others)
     findings = html.with_name("findings.md")
-    write(findings, render("run-findings.md.j2", template, found=found).encode())
+    write(findings, findings_of(stored.run, seen, others).encode())
     return Reported(html=html, markdown=markdown, findings=findings, view=seen)
 
 
@@ -50,6 +49,10 @@ def viewed(run: Run, records: Mapping[str, Record], crosschecks: Sequence[Crossc
 
 def drawn(seen: View) -> Page:
     return page(seen, template)
+
+
+def findings_of(run: Run, seen: View, others: Sequence[Other] = ()) -> str:
+    return render("run-findings.md.j2", template, found=run_findings(run, seen, others))
 
 
 def template(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ddops.analysis.repeats import Group, step_s
 from ddops.spec.matrix import Pace
-from ddops.spec.record import Metrics, Spread
+from ddops.spec.record import Metrics, Record, Spread
 
 COLUMNS: Final = (
     "variant",
@@ -19,6 +19,7 @@ COLUMNS: Final = (
     "step ms",
     "TTFT ms",
     "TPOT ms",
+    "coding",
     "gates",
 )
 ABSENT: Final = "-"
@@ -54,8 +55,16 @@ def row(group: Group) -> tuple[Value, ...]:
         _step(said, own),
         Value(_ms(said.ttft_s), own),
         Value(_ms(said.tpot_s), own),
+        _coding(median),
         Value(gates if green else group.verdict, own, kind="good" if green else "bad"),
     )
+
+
+def _coding(median: Record) -> Value:
+    solved = median.coding
+    if solved is None:
+        return Value(ABSENT)
+    return Value(f"{solved.passed} of {len(solved.solved)}", (median.cell.id,))
 
 
 def number(value: float) -> str:

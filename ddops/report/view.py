@@ -118,6 +118,7 @@ DEFINITIONS = (
     ("throttled", "share of the samples in which power or heat held the GPU back"),
     ("limited by", "the bottleneck; its reason is below. Latency-bound: short kernels in a row"),
     ("budget", "nodes of the draft tree besides the root; ddtree-b8 has budget 8"),
+    ("coding", "programs asked for after the window that pass their tests, one answer each"),
     ("invalid", "a correctness gate is red: the speed is not shown, and nothing is made from it"),
 )
 
