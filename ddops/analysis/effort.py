@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ddops.analysis.bottleneck import Bottleneck
 from ddops.analysis.signs import bottleneck
 from ddops.spec.record import Record
-from ddops.spec.telemetry import Telemetry
+from ddops.spec.telemetry import GpuUse, Telemetry
+
+MOST_APART: Final = 0.05  # as InferenceX allows
+COUNTED_FROM_S: Final = 5.0  # a driver's count moves every 20 to 100 ms: too coarse for less
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Effort:
     busy_cores: float | None
     bottleneck: Bottleneck | None
     doubts: tuple[str, ...]  # why no energy is told
+    apart: tuple[str, ...]  # where the driver's own count says another energy
     missing: dict[str, str]
 
     @property
@@ -60,7 +65,18 @@ def effort(record: Record, told: Telemetry) -> Effort:
         busy_cores=host.busy_cores if host else None,
         bottleneck=bottleneck(record),
         doubts=tuple(fault.detail for fault in told.faults),
+        apart=_apart(own) if window_s >= COUNTED_FROM_S else (),
         missing=told.missing,
+    )
+
+
+def _apart(own: Sequence[GpuUse]) -> tuple[str, ...]:
+    return tuple(
+        f"GPU {gpu.index}: its driver counted {gpu.counted_j:.0f} J, its power gives "
+        f"{gpu.energy_j:.0f}"
+        for gpu in own
+        if gpu.counted_j is not None and gpu.energy_j
+        if abs(gpu.counted_j / gpu.energy_j - 1) > MOST_APART
     )
 
 

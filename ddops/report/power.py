@@ -136,8 +136,9 @@ def _reason(group: Group, one: Effort) -> Claim | None:
 
 
 def _notes(one: Effort) -> tuple[str, ...]:
+    counted = (f"{one.cell}: {text}" for text in one.apart)
     doubts = (f"no energy of {one.cell}: {doubt}" for doubt in one.doubts)
     missing = (f"{what} not read: {why}" for what, why in one.missing.items())
     lacks = one.bottleneck.missing if one.bottleneck else ()
     wanted = (f"it would be surer with: {'; '.join(lacks)}",) if lacks else ()
-    return (*wanted, *doubts, *missing)
+    return (*wanted, *doubts, *counted, *missing)

@@ -96,6 +96,17 @@ def test_why_no_energy_is_told_stands_below_the_table() -> None:
     assert "over time" not in page.html
 
 
+def test_a_driver_that_counts_another_energy_is_told() -> None:
+    """The samples of `wave` are 3822 J, while the made-up driver counts 400 W all along."""
+    assert (
+        "ar.c1.r1: GPU 0: its driver counted 4000 J, its power" not in page_of(on_gpus()).markdown
+    )
+    text = sampled.text(watts=lambda t: 300.0)
+    told = telemetry(text, sampled.WINDOW, Serving(tokens=2000, expected=1, used=1))
+    said = "ar.c1.r1: GPU 0: its driver counted 4000 J, its power gives 3000"
+    assert said in page_of(told).markdown
+
+
 def test_a_cell_that_is_no_measurement_has_no_power() -> None:
     of = records.matrix()
     cell = records.cells(of)[0]
