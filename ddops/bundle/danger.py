@@ -33,7 +33,7 @@ _FACTS: Final[tuple[tuple[str, Matter], ...]] = (
 _PACKAGES: Final[tuple[tuple[str, Matter], ...]] = (
     (
         r"ddops|torch|triton|numpy|safetensors|gguf|tokenizers|minijinja|transformers|sglang|sgl-.*"
-        r"|vllm|flash.*|xgrammar|compressed-tensors|nvidia-.*",
+        r"|vllm|flash.*|xgrammar|compressed-tensors|nvidia-(?!ml-py).*",
         "speeds and answers",
     ),
     (r"fastapi|starlette|uvicorn|uvloop|httptools|pydantic.*|prometheus-client|orjson", "speeds"),

@@ -45,6 +45,8 @@ def test_the_same_box_endangers_nothing() -> None:
 def test_what_nothing_depends_on_is_no_danger() -> None:
     box = facts(user="bob", disk_free=1, memory_available=2, pid1="init")
     assert judged(box, environment(rich="14.0"), environment(rich="15.0")) == []
+    before, after = environment(nvidia_ml_py="13.590"), environment(nvidia_ml_py="13.615")
+    assert judged(was=before, now=after) == []  # it reads the GPU, and computes nothing
 
 
 def test_what_was_not_asked_for_then_and_who_installed_a_package_is_no_danger() -> None:
