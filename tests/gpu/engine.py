@@ -29,6 +29,40 @@ def small_models(device: str) -> Models:
         return random_models(Pair(target, drafter), torch.float32, torch.device(device))
 
 
+def small_kimi(device: str, dtype: torch.dtype) -> Models:
+    """Kimi-K2.6 with few and narrow layers, but its own latents, and INT4 experts."""
+    pair = PAIRS["kimi-k2.6"]
+    assert pair.target.experts is not None and pair.target.latent is not None
+    target = replace(
+        pair.target,
+        num_layers=4,
+        vocab_size=VOCAB,
+        hidden_size=512,
+        intermediate_size=256,
+        num_heads=8,
+        experts=replace(pair.target.experts, count=24, active=4, intermediate_size=64),
+        latent=replace(pair.target.latent, query_rank=128),
+    )
+    layers = replace(
+        pair.drafter.layers,
+        num_layers=2,
+        vocab_size=VOCAB,
+        hidden_size=512,
+        intermediate_size=256,
+        num_heads=4,
+        num_kv_heads=2,
+    )
+    drafter = replace(
+        pair.drafter,
+        layers=layers,
+        mask_token_id=VOCAB - 1,
+        target_layer_ids=(0, 1, 2),
+        reaches=pair.drafter.reaches[:2],
+    )
+    with torch.inference_mode():
+        return random_models(Pair(target, drafter, int4=True), dtype, torch.device(device))
+
+
 def request(number: int) -> Request:
     """One of many: prompts of 5 to 54 tokens, answers of 30 to 60."""
     prompt = tuple((7 * number + j * j) % VOCAB for j in range(5 + 9 * number % 50))
