@@ -31,27 +31,36 @@ def open_engine(config: EngineConfig) -> Engine:
     if config.ranks == 1:
         alone: Engine = _on_a_thread(lambda: build(config, load_models(config))).result()
         return alone
-    device = resolve_device(config)
+    resolve_device(config)  # before anything is started for nothing
     ranks = Ranks(config)
+    try:
+        engine = _open_with(ranks, config)
+    except BaseException:
+        ranks.close(patience_s=0)
+        raise
+    engine.lead(ranks)
+    ranks.death.add_done_callback(lambda death: engine.fail(reason_of(death.result())))
+    return engine
+
+
+def _open_with(ranks: Ranks, config: EngineConfig) -> Engine:
+    """This rank's engine, when the others have theirs. Raises what one of them failed with."""
 
     def load() -> Engine:
-        group = join(0, config.ranks, ranks.folder, device)
+        group = join(0, config.ranks, ranks.folder, resolve_device(config))
         models = load_models(config, group)
         ranks.agree()
         return build(config, models)
 
+    loading = _on_a_thread(load)
+    # a rank that dies leaves this one in a collective that may not end
+    wait([loading, ranks.death], return_when=FIRST_COMPLETED)
+    if not loading.done():
+        raise ranks.death.result()
     try:
-        loading = _on_a_thread(load)
-        # a rank that dies leaves this one in a collective that may not end
-        wait([loading, ranks.death], return_when=FIRST_COMPLETED)
-        if not loading.done():
-            raise ranks.death.result()
         engine: Engine = loading.result()
-    except BaseException:
-        ranks.close()
-        raise
-    engine.lead(ranks)
-    ranks.death.add_done_callback(lambda death: engine.fail(reason_of(death.result())))
+    except RuntimeError as error:
+        raise ranks.cause(error) from None
     return engine
 
 

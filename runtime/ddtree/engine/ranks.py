@@ -27,8 +27,8 @@ from ddtree.engine.errors import RankError
 from ddtree.engine.others import reason
 from ddtree.parallel.join import leave
 
-NOTICED_S = 5.0  # until a death that broke a collective is known as one
-ENDING_S = 5.0  # that a rank gets to end by itself
+NOTICED_S = 10.0  # until a death that broke a collective is known as one
+ENDING_S = 30.0  # that a rank gets to end by itself; torch takes some on busy cores
 SECRET = "DDTREE_API_KEY"  # the server's alone
 
 
@@ -80,19 +80,24 @@ class Ranks:
         for other in self._others:
             other.line.send_bytes(message)
 
-    def explain(self, error: Exception) -> str:
+    def cause(self, error: Exception) -> Exception:
+        """The end of another rank that `error` came of, or the error itself."""
         with suppress(TimeoutError):
-            return reason_of(self.death.result(NOTICED_S))
-        return reason(error)
+            death: Exception = self.death.result(NOTICED_S)
+            return death
+        return error
 
-    def close(self) -> None:
+    def explain(self, error: Exception) -> str:
+        return reason_of(self.cause(error))
+
+    def close(self, patience_s: float = ENDING_S) -> None:
         self._closing.set()
         for other in self._others:
             with suppress(OSError):
                 other.line.send_bytes(pickle.dumps(None))  # the last order
         for other in self._others:
             with suppress(subprocess.TimeoutExpired):
-                other.process.wait(0 if self.death.done() else ENDING_S)
+                other.process.wait(0 if self.death.done() else patience_s)
             other.process.kill()
             other.process.wait()
         leave(bereaved=self.death.done())
