@@ -148,6 +148,7 @@ class StepDocument(Written):
     device: str
     pair: str  # what was timed: a model, or a target with its drafter
     rank_of: int | None = None  # one rank of so many; None: the whole model
+    layers: int | None = None  # of the target, that were timed; None: all
     weights: str
     dtype: str
     repeats: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import get_args
 
 import pytest
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 import ddtree.cli
 from ddops.engines.base import Paths
 from ddops.engines.ddtree import DDTREE
+from ddops.spec.argument import Argument
 from ddops.spec.deployment import Decoding, Deployment, Limits, Mode, Model, Serving, Weights
 from ddtree.config import EngineConfig
 from ddtree.config import Mode as EngineMode
+from tests.ddops.gpu_boxes import advised, box_of
 
 BUNDLED = Weights(source="bundled")
 
@@ -48,8 +51,11 @@ def understood(deployment: Deployment) -> tuple[EngineConfig, argparse.Namespace
     """What the engine makes of the arguments, up to the moment where it would start."""
     drafter = deployment.decoding.drafter
     there = "/box/drafter" if isinstance(drafter, Weights) and drafter != BUNDLED else None
-    paths = Paths(model="/box/m.gguf", drafter=there)
-    argv = DDTREE.argv("python", DDTREE.arguments(deployment, paths))
+    return parsed(DDTREE.arguments(deployment, Paths(model="/box/m.gguf", drafter=there)))
+
+
+def parsed(arguments: Sequence[Argument]) -> tuple[EngineConfig, argparse.Namespace]:
+    argv = DDTREE.argv("python", arguments)
     assert argv[:4] == ("python", "-m", "ddtree", "serve")
     heard: list[tuple[EngineConfig, argparse.Namespace]] = []
 
@@ -98,6 +104,13 @@ def test_an_adaptive_budget_arrives(wished: Deployment, budget: int) -> None:
     decoding = Decoding(mode="ddtree", budget=budget, adaptive=True, drafter=BUNDLED)
     config, _ = understood(wished.model_copy(update={"decoding": decoding}))
     assert (config.adaptive, config.budget) == (True, budget)
+
+
+@pytest.mark.parametrize(("machine", "tp", "ep"), [("b300", 8, 1), ("pro6000", 1, 8)])
+def test_ranks_that_the_rules_ask_for_arrive(machine: str, tp: int, ep: int) -> None:
+    found = advised(machine, box_of(f"{machine}-ddtree"), version="0.1.0")
+    config, _ = parsed(found.arguments)
+    assert (config.tp, config.ep) == (tp, ep)
 
 
 def test_both_halves_know_the_same_modes() -> None:

@@ -14,7 +14,7 @@ from ddops.analysis.cost import exchange
 from ddops.analysis.cost.catalogue import link, recognised, target
 from ddops.analysis.cost.range import Range
 from ddops.errors import UsageError
-from ddops.spec.cost import FieldRecord, Measured, Processor, StepDocument, StepRow, Target
+from ddops.spec.cost import FieldRecord, Link, Measured, Processor, StepDocument, StepRow, Target
 
 UNKNOWN = (
     "how well these kernels do on another GPU: only its bandwidth is reckoned with",
@@ -80,18 +80,24 @@ class _Case:
         step_s, floor_s = row.step_ms / 1e3, row.floor_ms / 1e3
         tokens = row.case.batch * (row.case.budget + 1)
         way = link(there)
-        sums = [
-            exchange.seconds(self.model, self.ranks, tokens, way, late=x) for x in (False, True)
-        ]
+        sums = [self._sums(tokens, way, late=late) for late in (False, True)]
         return Projected(
             row=row,
             on=there,
             rank_s=Range.of(step_s * ratio, floor_s * ratio + step_s - floor_s),
             all_reduce_s=Range.of(*sums),
-            why=exchange.working(self.model, tokens, way),
+            why=f"{exchange.working(self.model, tokens, way)}; the embedding's sum, and the logits",
             accept=self._accept(row.case.budget),
             record=self._cell(row, there),
         )
+
+    def _sums(self, tokens: int, over: Link, *, late: bool) -> float:
+        """Two a layer, one for the embedding, and the logits, of which a rank has its part."""
+        layers = exchange.seconds(self.model, self.ranks, tokens, over, late=late)
+        latency = over.latency_us[late] / 1e6
+        rows, logits = exchange.bytes_of(self.model, tokens), 2 * tokens * self.model.vocab
+        moved = (self.ranks - 1) / self.ranks * (2 * rows + logits) / over.gb_s / 1e9
+        return layers + 2 * latency + moved
 
     def _accept(self, budget: int) -> Range | None:
         if budget == 0:
@@ -113,5 +119,11 @@ def _ranks(document: StepDocument) -> int:
             f"this was measured on the whole of {document.pair}, not on one rank of several",
             hint=f"`python -m ddtree bench step --model {document.pair} --rank-of 8 --json FILE`,"
             " or `ddops estimate fit` for a whole model",
+        )
+    whole = target(document.pair).layers
+    if document.layers not in (None, whole):
+        raise UsageError(
+            f"{document.layers} of {whole} layers were timed",
+            hint="measure all of them: without `--layers`",
         )
     return document.rank_of

@@ -67,11 +67,11 @@ def test_on_a_slower_gpu_all_of_it_grows_or_only_its_bytes() -> None:
 
 
 def test_the_all_reduce_is_added_and_shown_with_its_working() -> None:
-    """122 of 9 rows of 7168 values: latency, and 7/4 of the bytes over the link."""
+    """123 of 9 rows of 7168 values: latency, and 7/4 of the bytes over the link. Then logits."""
     one = at(8, "b300")
-    moved = 122 * 1.75 * 2 * 9 * 7168 / 370e9
-    assert one.all_reduce_s.low == pytest.approx(122 * 3e-6 + moved)
-    assert one.all_reduce_s.high == pytest.approx(122 * 15e-6 + moved)
+    moved = (123 * 1.75 * 2 * 9 * 7168 + 0.875 * 2 * 9 * 163840) / 370e9
+    assert one.all_reduce_s.low == pytest.approx(124 * 3e-6 + moved)
+    assert one.all_reduce_s.high == pytest.approx(124 * 15e-6 + moved)
     assert one.step_s.low == pytest.approx(one.rank_s.low + one.all_reduce_s.low)
     assert one.why.startswith("122 x (3 to 15 us + 126 KiB at 370 GB/s)")
 
@@ -108,6 +108,7 @@ def test_where_it_was_measured_nothing_but_the_all_reduce_is_added() -> None:
     [
         ({"rank_of": None}, "not on one rank of several"),
         ({"rank_of": 1}, "not on one rank of several"),
+        ({"layers": 2}, "2 of 61 layers were timed"),
         ({"device": "NVIDIA T4"}, "is not listed"),
         ({"pair": "kimi"}, "no model `kimi`"),
     ],
@@ -118,4 +119,5 @@ def test_what_cannot_be_projected_is_refused(changes: dict[str, Any], said: str)
 
 
 def test_what_a_newer_engine_says_beside_is_not_read() -> None:
+    assert document(layers=61).rank_of == 8
     assert document(expert_hits={"uniform": [64.9]}, argv=["python"]) == document()
