@@ -92,7 +92,7 @@ class Machine:
             "model": {"name": "stand-in", "weights": {"source": f"file:{self.model}"}},
             "decoding": {"mode": "ddtree", "budget": 16, "drafter": {"source": "bundled"}},
             "serving": {"port": self.port},
-            "ready_timeout_s": 10,
+            "ready_timeout_s": 60,
         }
         text = yaml.safe_dump({"deployment": {**deployment, **changes}})
         (self.folder / "inventories" / "stand.yaml").write_text(text, "utf-8")

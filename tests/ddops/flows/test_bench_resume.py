@@ -41,8 +41,6 @@ sys.exit(main(sys.argv[3:]))
 @pytest.fixture
 def box(tmp_path: Path) -> Iterator[BenchMachine]:
     made = BenchMachine(tmp_path)
-    made.inventory(ready_timeout_s=300)
-    assert made.ddops("deploy", "stand", "--yes").returncode == 0
     yield made
     made.close()
 
