@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import json
 import os
@@ -12,13 +13,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from ddops.analysis.telemetry import Serving, telemetry
 from ddops.errors import HostError
-from ddops.host import sampler
+from ddops.host import box_gpus, box_sample, sampler
 from ddops.host.local import Local
 from ddops.host.sampler import Orders
 from ddops.spec.telemetry import Window
@@ -184,6 +186,12 @@ def test_a_counter_that_may_not_be_read_is_said(file: Path, rapl: Path) -> None:
     head = stop(file)[0]
     assert head["packages"] == []
     assert head["why"]["packages"] == "energy_uj cannot be read: Is a directory"
+
+
+@pytest.mark.parametrize("script", [box_gpus, box_sample])
+def test_an_older_python_of_a_box_reads_it(script: ModuleType) -> None:
+    assert script.__file__ is not None
+    ast.parse(Path(script.__file__).read_text("utf-8"), feature_version=(3, 9))
 
 
 @pytest.fixture(scope="module")
