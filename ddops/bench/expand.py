@@ -114,9 +114,15 @@ Speeds = Mapping[tuple[Variant, Pace], float]
 """Output tok/s of earlier records on the same box."""
 
 
-def estimate(matrix: Matrix, measured: Sequence[Cell], speeds: Speeds) -> Estimate:
-    """By the speed the box had at this cell before, else STREAM_TOK_S; and the restarts."""
+def estimate(
+    matrix: Matrix, measured: Sequence[Cell], speeds: Speeds, problems: int = 0
+) -> Estimate:
+    """By the speed the box had at this cell before, else STREAM_TOK_S; and the restarts.
+
+    `problems`: that each cell is given after its window.
+    """
     tokens = (matrix.load.requests + matrix.load.warmup) * matrix.load.max_tokens
+    tokens += problems * (matrix.coding.max_tokens if matrix.coding else 0)
     told = [speeds.get((cell.variant, cell.pace)) for cell in measured]
     restarts = sum(1 for _ in groupby(measured, key=lambda cell: cell.variant))
     seconds = restarts * RESTART_S + sum(tokens / (speed or STREAM_TOK_S) for speed in told)

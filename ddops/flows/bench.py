@@ -93,7 +93,7 @@ def plan(
         )
     for variant in matrix.variants:
         expand.configured(base, variant)
-    problems(matrix)
+    asked = problems(matrix)
     cells = expand.chosen(expand.cells(matrix), patterns)
     journal = Journal.of(out, matrix)
     missing = tuple(cell for cell in cells if journal.record(cell) is None)
@@ -104,7 +104,12 @@ def plan(
         journal=journal,
         cells=cells,
         missing=missing,
-        estimate=expand.estimate(matrix, missing, speeds(out, site.box.name, matrix.load)),
+        estimate=expand.estimate(
+            matrix,
+            missing,
+            speeds(out, site.box.name, matrix.load),
+            problems=len(asked.problems) if asked else 0,
+        ),
         broken=_broken(site, base, tuple(dict.fromkeys(cell.variant for cell in missing))),
     )
     _check_same(planned, site)

@@ -10,7 +10,7 @@ import pytest
 from ddops.bench import expand
 from ddops.errors import SpecError, UsageError
 from ddops.spec.deployment import Decoding, Deployment, Model, Weights
-from ddops.spec.matrix import Load, Matrix, Pace, Variant
+from ddops.spec.matrix import CodingAsked, Load, Matrix, Pace, Variant
 
 B4 = Variant(name="ddtree-b4", mode="ddtree", budget=4)
 AR = Variant(name="ar", mode="ar")
@@ -96,6 +96,12 @@ def test_the_estimate_goes_by_what_the_box_did_before() -> None:
     told = expand.estimate(of, cells, {(AR, Pace(concurrency=1)): 6000.0})
     assert told.known == 1
     assert told.seconds == pytest.approx(10 + 600 / 6000 + 600 / 33 + 5)
+
+
+def test_coding_problems_take_their_time_too() -> None:
+    of = matrix(coding=CodingAsked(max_tokens=100))
+    cells = expand.cells(of)[:1]
+    assert expand.estimate(of, cells, {}, problems=5).seconds == pytest.approx(10 + 1100 / 33)
 
 
 def test_the_first_cell_comes_again_at_the_end() -> None:
