@@ -13,9 +13,10 @@ from typing import Final
 
 from ddops.bundle.bag import Finding
 from ddops.bundle.danger import Danger, dangers, differences
+from ddops.engines.table import ENGINES
 from ddops.errors import CheckError, WeightsError
 from ddops.facts import environment as probe
-from ddops.facts.look import look, look_environment
+from ddops.facts.look import look, look_python
 from ddops.flows import bench, model, packages
 from ddops.flows.arrival import look_landing
 from ddops.flows.bundle import create
@@ -35,7 +36,6 @@ from ddops.steps import replay as steps
 from ddops.steps import weights
 
 REPLAYS: Final = Path("results") / "replays"
-_SOFTWARE: Final = ("package", "python")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Plan:
     of: Whole
     site: Site  # the box, with the deployment and the interpreter of the replay
     dangers: tuple[Danger, ...]  # that will remain
-    environment: tuple[Command, ...]  # make the packages again
+    made: bool  # in packages of its own, which `environment` brings if they are not there yet
+    environment: tuple[Command, ...]
     installs: tuple[Run, ...]
     weights: tuple[Command, ...]
     bench: bench.Plan
@@ -77,19 +78,17 @@ def plan(path: Path, site: Site, out: Path | None, cells: Sequence[str], *, as_i
     wish = wishes.box.deployment
     if made is not None:
         wish = wish.model_copy(update={"environment": None})
-        found = tuple(one for one in found if one.drift.subject not in _SOFTWARE)
-    planned = _bench(of, wishes, wish, out or REPLAYS / of.info.name, cells)
-    drift = tuple(one.line for one in found)
-    based = BasedOn(name=of.info.name, sha256=of.sha256, drift=drift)
+        found = tuple(one for one in found if not _is_software(one))
     return Plan(
         path=path,
         of=of,
         site=_in(made, wishes, wish),
         dangers=found,
+        made=made is not None,
         environment=made.commands if made else (),
         installs=tuple(packages.planned(wishes, seen, pulls=pulls)),
         weights=tuple(fetched),
-        bench=replace(planned, based_on=based),
+        bench=_bench(of, wishes, wish, out or REPLAYS / of.info.name, cells),
     )
 
 
@@ -101,13 +100,12 @@ def replay(
     """
     for one in planned.environment:
         do(one)
-    if planned.environment:
-        _check_made(planned)
     packages.install(home, planned.installs, do, voice)
     for one in planned.weights:
         do(one)
+    wanted = replace(planned.bench, based_on=_based_on(planned))
     back = home if current(home.host, home.box) else planned.site
-    done = bench.bench(planned.site, planned.bench, command, voice, home=back)
+    done = bench.bench(planned.site, wanted, command, voice, home=back)
     bench.check(done)
     made = create(done.folder)
     findings = of_replay(planned.path, made.archive, "L6", tolerance)
@@ -116,25 +114,45 @@ def replay(
 
 def _environment(of: Whole, site: Site, found: Sequence[Danger]) -> steps.Again | None:
     """None: the box has what matters. Without commands: it was made by an earlier replay."""
-    if of.environment is None or all(one.drift.subject not in _SOFTWARE for one in found):
+    if of.environment is None or not _packages(found):
         return None
-    made = steps.again(of.environment, of.info, look_landing(site).minors, site.place)
+    made = steps.again(of.environment, of.info, _interpreters(site), site.place)
     there = site.host.run(probe.command(made.python))
-    if there.ok and not _differing(of, probe.parse(there.stdout)):
+    if there.ok and not _packages(_dangers(of, probe.parse(there.stdout))):
         return replace(made, commands=(), reasons=())
     return made
 
 
-def _check_made(planned: Plan) -> None:
-    of, site = planned.of, planned.site
-    if reasons := _differing(of, look_environment(site.host, site.place)):
-        _refuse(of, site, reasons, ())
+def _interpreters(site: Site) -> dict[str, str]:
+    """Of the distribution by their minor version, and that of the box's engine by its own."""
+    own = look_python(site.host, site.place, ENGINES[site.box.deployment.engine])
+    minors = look_landing(site).minors
+    return {**{each: f"/usr/bin/python{each}" for each in minors}, own.version: own.executable}
 
 
-def _differing(of: Whole, now: Environment) -> list[str]:
-    """Packages that matter and are other ones than the bundle's."""
-    found = differences(of.evidence.run, of.environment, of.evidence.run.box_facts, now)
-    return [one.line for one in dangers(of.evidence.run, list(of.evidence.records.values()), found)]
+def _based_on(planned: Plan) -> BasedOn:
+    """With what differs now that all is made. Raises `CheckError` when packages still do."""
+    of = planned.of
+    found = endangered(of, planned.site)
+    if planned.made and (wrong := _packages(found)):
+        _refuse(of, planned.site, wrong, ())
+    drift = tuple(one.line for one in found)
+    return BasedOn(name=of.info.name, sha256=of.sha256, drift=drift)
+
+
+def _dangers(of: Whole, now: Environment) -> tuple[Danger, ...]:
+    """Of packages alone."""
+    run, records = of.evidence.run, list(of.evidence.records.values())
+    found = differences(run, of.environment, run.box_facts, now)
+    return tuple(dangers(run, records, found))
+
+
+def _packages(found: Sequence[Danger]) -> list[str]:
+    return [one.line for one in found if one.drift.subject == "package"]
+
+
+def _is_software(one: Danger) -> bool:
+    return one.drift.subject in ("package", "python") or one.drift.what.startswith("python.")
 
 
 def _lacking(site: Site, seen: Observed) -> list[str]:

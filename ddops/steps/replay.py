@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ddops.spec.bundle import BundleInfo, Environment
@@ -45,20 +45,22 @@ def deployment(wanted: Deployment, own: Deployment) -> Deployment:
     )
 
 
-def again(want: Environment, info: BundleInfo, minors: Sequence[str], place: Place) -> Again:
+def again(
+    want: Environment, info: BundleInfo, interpreters: Mapping[str, str], place: Place
+) -> Again:
     """A fresh virtual environment with the very packages, from whatever index pip is set to.
 
-    `minors` are the interpreters of the box, as `3.11`. What came was checked by pip; whether
-    it is the same files is seen afterwards.
+    `interpreters` of the box, by version: `3.11.7`, or `3.11` where no more is known of it.
     """
     version = want.python.rsplit(" ", 1)[-1]
     minor = ".".join(version.split(".")[:2])
+    interpreter = interpreters.get(version) or interpreters.get(minor)
     lines = [f"{each.name}=={each.version}" for each in want.packages]
     text = "".join(f"{line}\n" for line in sorted(lines))
     name = hashlib.sha256(f"{minor}\n{text}".encode()).hexdigest()[:12]
     path = f"{place.environments}/replay-{name}"
     python, listed = f"{path}/bin/python", f"{path}/requirements.txt"
-    made = (f"python{minor}", "-m", "venv", path)
+    made = (interpreter or f"python{minor}", "-m", "venv", path)
     pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--no-deps")
     commands = (
         Run(argv=made, why=f"the bundle ran on Python {version}", title=f"make {path}"),
@@ -70,16 +72,16 @@ def again(want: Environment, info: BundleInfo, minors: Sequence[str], place: Pla
             timeout_s=None,
         ),
     )
-    return Again(python, commands, tuple(_impossible(want, info, minor, minors)))
+    reasons = [] if interpreter else [f"it ran on Python {minor}, {_has(interpreters)}"]
+    return Again(python, commands, (*reasons, *_impossible(want, info)))
 
 
-def _impossible(
-    want: Environment, info: BundleInfo, minor: str, minors: Sequence[str]
-) -> list[str]:
+def _has(interpreters: Mapping[str, str]) -> str:
+    return f"the box has {', '.join(interpreters)}" if interpreters else "the box has none"
+
+
+def _impossible(want: Environment, info: BundleInfo) -> list[str]:
     found = []
-    if minor not in minors:
-        has = f"it has {', '.join(minors)}" if minors else "it has none of its distribution"
-        found.append(f"the bundle ran on Python {minor}, the box has no such one: {has}")
     if info.commit is not None and any(each.name == _OWN for each in want.packages):
         found.append(f"it ran ddops and its engine from commit {info.commit}, not from a release")
     return found

@@ -11,6 +11,7 @@ from tests.ddops import records
 
 PLACE = Place(root="/s", box="b", python="/p", engine_python="/e", user_units="/u")
 MEASURED = records.deployment(records.matrix().variants[-1])
+HAS = {"3.11": "/usr/bin/python3.11", "3.12.3": "/p"}
 
 
 def info(commit: str | None) -> BundleInfo:
@@ -54,20 +55,27 @@ def test_the_same_weights_come_from_where_the_box_has_them() -> None:
 
 
 def test_the_packages_are_installed_into_a_folder_named_after_them() -> None:
-    made = again(environment(("torch", "2.13.0"), ("gguf", "0.17")), info(None), ["3.11"], PLACE)
+    made = again(environment(("torch", "2.13.0"), ("gguf", "0.17")), info(None), HAS, PLACE)
     venv, listed, pip = made.commands
     assert made.reasons == ()
     assert made.python.startswith("/s/envs/replay-")
-    assert isinstance(venv, Run) and venv.argv[:3] == ("python3.11", "-m", "venv")
+    assert isinstance(venv, Run) and venv.argv[:3] == ("/usr/bin/python3.11", "-m", "venv")
     assert isinstance(listed, Put) and listed.text == "gguf==0.17\ntorch==2.13.0\n"
     assert isinstance(pip, Run) and "--no-deps" in pip.argv
-    other = again(environment(("torch", "2.12.0")), info(None), ["3.11"], PLACE)
+    other = again(environment(("torch", "2.12.0")), info(None), HAS, PLACE)
     assert other.python != made.python
 
 
 def test_every_reason_why_it_cannot_be_the_same_is_told() -> None:
-    made = again(environment(("ddops", "0.1.0")), info("abc+dirty"), ["3.12", "3.13"], PLACE)
+    made = again(environment(("ddops", "0.1.0")), info("abc+dirty"), {"3.12": "/p"}, PLACE)
     assert made.reasons == (
-        "the bundle ran on Python 3.11, the box has no such one: it has 3.12, 3.13",
+        "it ran on Python 3.11, the box has 3.12",
         "it ran ddops and its engine from commit abc+dirty, not from a release",
     )
+
+
+def test_an_interpreter_of_the_very_version_is_taken_before_one_of_the_same_minor() -> None:
+    exact = {**HAS, "3.11.7": "/opt/python"}
+    made = again(environment(), info(None), exact, PLACE)
+    assert isinstance(made.commands[0], Run)
+    assert made.commands[0].argv[0] == "/opt/python"
