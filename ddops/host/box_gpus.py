@@ -88,7 +88,7 @@ class Nvml:
             memory and round(memory.used / 2**20),
             self._ask(lambda: nv.nvmlDeviceGetClockInfo(handle, nv.NVML_CLOCK_SM)),
             self._ask(lambda: nv.nvmlDeviceGetClockInfo(handle, nv.NVML_CLOCK_MEM)),
-            self._ask(lambda: nv.nvmlDeviceGetCurrentClocksEventReasons(handle)),
+            self._throttles(handle),
             self._ask(lambda: nv.nvmlDeviceGetTemperature(handle, nv.NVML_TEMPERATURE_GPU)),
             energy,
         ]
@@ -103,10 +103,17 @@ class Nvml:
             energy.value.ullVal if energy is not None and not energy.nvmlReturn else None,
         )
 
+    def _throttles(self, handle: object) -> int | None:
+        """Drivers before 535, and bindings for them, have the older name alone."""
+        bits = self._ask(lambda: self.nv.nvmlDeviceGetCurrentClocksEventReasons(handle))
+        if bits is None:
+            bits = self._ask(lambda: self.nv.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+        return None if bits is None else int(bits)
+
     def _ask(self, question: Callable[[], _T]) -> _T | None:
         try:
             return question()
-        except self.nv.NVMLError:
+        except (self.nv.NVMLError, AttributeError):
             return None
 
 

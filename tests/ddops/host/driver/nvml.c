@@ -1,5 +1,5 @@
-/* Two GPUs of a driver. GPU 1 does not tell its throttle reasons; it is lost while the file that
-   FAKE_LOST names exists. */
+/* Two GPUs of a driver. GPU 1 tells its throttle reasons by the older name alone; it is lost while
+   the file that FAKE_LOST names exists. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -61,6 +61,10 @@ int nvmlDeviceGetClockInfo(device *d, int kind, unsigned *mhz) {
 int nvmlDeviceGetCurrentClocksEventReasons(device *d, unsigned long long *bits) {
     *bits = 4;
     return d->index ? NOT_SUPPORTED : SUCCESS;
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(device *d, unsigned long long *bits) {
+    *bits = 0;
+    return answer(d);
 }
 int nvmlDeviceGetTemperature(device *d, int sensor, unsigned *degrees) {
     *degrees = 61;
