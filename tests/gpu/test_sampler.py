@@ -1,0 +1,83 @@
+"""The sampler on a real driver, by its library and its tool: power that a known load explains."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from ddops.analysis.telemetry import Serving, telemetry
+from ddops.host import sampler
+from ddops.host.local import Local
+from ddops.host.sampler import Orders
+from ddops.spec.telemetry import Telemetry, Window
+
+pytestmark = pytest.mark.gpu
+SECONDS = 6.0  # utilisation is a mean over up to a second, and the count of energy moves in steps
+SETTLE = 1.5
+
+
+def load(work: Callable[[], object], until: float) -> None:
+    while time.monotonic() < until:
+        for _ in range(20):
+            work()
+        torch.cuda.synchronize()
+
+
+def sampled(work: Callable[[], object], file: Path) -> Telemetry:
+    sampler.start(Local(), sys.executable, str(file), Orders(pid=os.getpid(), limit_s=120))
+    load(work, time.monotonic() + SETTLE)
+    opened = time.monotonic()
+    load(work, opened + SECONDS + 0.5)
+    text = sampler.stop(Local(), sys.executable, str(file))
+    window = Window(opened=opened, length_s=SECONDS, clock_error_s=0.0)
+    gpus = torch.cuda.device_count()
+    return telemetry(text, window, Serving(tokens=1.0, expected=gpus, used=1))
+
+
+def product() -> Callable[[], object]:
+    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    return lambda: a @ a
+
+
+def copy() -> Callable[[], object]:
+    a = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
+    b = torch.empty_like(a)
+    return lambda: b.copy_(a)
+
+
+def test_a_product_draws_most_of_the_power_and_a_copy_draws_less(tmp_path: Path) -> None:
+    hot, cool = (sampled(make(), tmp_path / "samples.jsonl") for make in (product, copy))
+    for told in (hot, cool):
+        (gpu,) = told.own
+        assert told.faults == ()
+        assert gpu.busy is not None
+        assert gpu.busy > 0.9
+        assert told.energy_j is not None
+        if gpu.counted_j is not None:
+            assert gpu.counted_j == pytest.approx(told.energy_j, rel=0.1)
+    assert hot.energy_j is not None
+    assert cool.energy_j is not None
+    assert hot.own[0].limit_w is not None
+    assert 0.5 < hot.energy_j / SECONDS / hot.own[0].limit_w < 1.1
+    assert cool.energy_j < hot.energy_j
+
+
+def test_the_tool_and_the_library_say_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_library = sampled(product(), tmp_path / "samples.jsonl")
+    if by_library.source != "nvml":
+        pytest.skip(f"no library here: {by_library.missing}")
+    without = sampler._GPUS.replace("import pynvml", "import no_such_module as pynvml")
+    monkeypatch.setattr(sampler, "_GPUS", without)
+    by_tool = sampled(product(), tmp_path / "samples.jsonl")
+    assert by_tool.source == "nvidia-smi"
+    assert by_tool.faults == ()
+    assert by_tool.energy_j == pytest.approx(by_library.energy_j, rel=0.1)
+    assert by_tool.own[0].memory_mib == pytest.approx(by_library.own[0].memory_mib, rel=0.05)
