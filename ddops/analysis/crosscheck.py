@@ -1,7 +1,8 @@
 """A cell of ours and what another client measured of the same load, figure by figure. Pure.
 
 Two clients agree when a figure differs by 3 % or less. Where it differs more, what the other one
-defines otherwise is said, and if nothing is, that too.
+defines otherwise is said, and if nothing is, that too. That a definition is another does not prove
+that all of the difference comes from it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ddops.spec.tool import Tool
 
 AGREED: Final = 0.03
 _SAME_LOAD: Final = 0.01  # of the tokens of an answer
+_KEPT: Final = 0.95  # of the requests in flight; a client that is slow itself has fewer
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class Line:
     def verdict(self) -> str:
         if abs(self.difference) <= AGREED:
             return "agrees"
-        return self.note or "differs, and no definition says why"
+        if self.note:
+            return f"defined otherwise: {self.note}"
+        return "differs, and no definition says why"
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,9 @@ def _otherwise(record: Record, result: Foreign) -> Iterator[str]:
         mine = ours.completion_tokens / ours.completed
         if abs(theirs / mine - 1) > _SAME_LOAD if mine else theirs:
             yield f"{theirs:.1f} tokens an answer, here {mine:.1f}"
+    busy, asked = result.concurrency_achieved, result.concurrency
+    if busy and asked and busy < _KEPT * min(asked, ours.concurrency_achieved):
+        yield f"{busy:.1f} requests in flight, here {ours.concurrency_achieved:.1f}"
     if result.failed:
         yield f"{result.failed} requests failed"
     if result.model not in (None, record.deployment.model.name):

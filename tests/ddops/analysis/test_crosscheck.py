@@ -63,7 +63,7 @@ def test_equal_figures_agree(tool: Tool) -> None:
 def test_three_percent_is_agreement_and_more_is_not() -> None:
     assert Line("tok/s", 100.0, 102.9, "").verdict == "agrees"
     assert Line("tok/s", 100.0, 103.1, "").verdict == "differs, and no definition says why"
-    assert Line("tok/s", 100.0, 90.0, "why").verdict == "why"
+    assert Line("tok/s", 100.0, 90.0, "why").verdict == "defined otherwise: why"
 
 
 def test_a_definition_explains_what_differs_by_it() -> None:
@@ -89,6 +89,13 @@ def test_another_load_is_told() -> None:
         "1 requests failed",
         "model another, here smollm2-135m-instruct",
     )
+
+
+def test_a_client_that_did_not_keep_its_concurrency_is_told() -> None:
+    ours = RECORD.metrics
+    assert ours is not None
+    slow = alike(concurrency_achieved=0.7 * ours.concurrency_achieved)
+    assert crosscheck(RECORD, slow).otherwise == ("0.7 requests in flight, here 1.0",)
 
 
 def test_a_figure_that_one_side_lacks_has_no_line() -> None:
