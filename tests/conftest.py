@@ -21,6 +21,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.checkout import ROOT
