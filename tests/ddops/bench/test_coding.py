@@ -71,7 +71,8 @@ def test_code_is_found_however_it_is_given(answer: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ("", "AssertionError: two"),
+        (" \n", "no answer"),
+        ("...", "AssertionError: two"),
         (fenced("def double(x):\n    return 5\n"), "AssertionError: two"),
         ("I cannot do that.", "SyntaxError"),
         (fenced(WHOLE + "import sys\nsys.exit(0)\n"), "ended before its tests did"),
