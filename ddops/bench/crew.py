@@ -44,7 +44,7 @@ class Crew(Protocol):
 
 def processes(concurrency: int) -> int:
     """As few as keep up with `concurrency`; half of the cores are left to the service."""
-    cores = len(os.sched_getaffinity(0))
+    cores = os.cpu_count() or 1
     return max(1, min(-(-concurrency // PER_PROCESS), cores // 2))
 
 

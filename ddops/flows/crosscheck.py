@@ -88,7 +88,7 @@ def _alike(stored: Stored, result: Foreign) -> Record:
     """The one good cell at the same pace."""
     good = [record for record in stored.records.values() if _good(record)]
     pace = _pace(result)
-    found = [record for record in good if record.cell.pace == pace]
+    found = [r for r in good if r.cell.pace == pace and not r.cell.again]
     if len(found) == 1:
         return found[0]
     if not found:

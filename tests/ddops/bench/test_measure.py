@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from dataclasses import replace
 from statistics import mean
 
@@ -12,7 +11,6 @@ import pytest
 from ddops.bench.client import Question, Target
 from ddops.bench.measure import Measured, Work, measure
 from ddops.bench.metrics import derive
-from ddops.errors import BenchError
 from ddops.spec.record import Metrics
 from tests.ddops.bench.mock_engine import Plan
 from tests.ddops.bench.serving import serving
@@ -110,30 +108,6 @@ def test_several_processes_measure_what_one_does() -> None:
         if not missed:
             return
     pytest.fail(f"measured and sent: {missed}")
-
-
-def test_several_processes_share_one_row_of_questions() -> None:
-    """Five workers in two processes: whoever is free takes the next."""
-    told = []
-    with serving(Plan(ttft=0.01, gap=0.002, tokens=(1, 2))) as target:
-        what = replace(work(5, 40), processes=2)
-        measured = measure(target, what, lambda: told.append(1))
-    assert sorted(t.prompt for t in measured.window.traces) == sorted(f"p{n}" for n in range(40))
-    assert len(told) == 45
-    sent = [trace.sent for trace in measured.window.traces]
-    assert sent == sorted(sent)
-    assert sent[0] == 0.0
-
-
-def test_a_process_of_the_client_that_dies_ends_the_cell_with_an_error() -> None:
-    def die() -> None:
-        for child in multiprocessing.active_children():
-            child.kill()
-
-    what, told = replace(work(4, 4000), processes=2), "a process of the load client died"
-    with serving(Plan(ttft=0.01, gap=0.002)) as target, pytest.raises(BenchError, match=told):
-        measure(target, what, die)
-    assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize("processes", [1, 2])
