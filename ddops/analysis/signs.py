@@ -17,9 +17,10 @@ from ddops.spec.telemetry import GpuUse, Telemetry
 
 def bottleneck(record: Record) -> Bottleneck | None:
     """None for a cell that is not good, or beside which nothing was sampled."""
-    if not record.ok or record.metrics is None or record.telemetry is None:
+    told = record.telemetry
+    if not record.ok or record.metrics is None or told is None or told.window is None:
         return None
-    return judge(signs_of(record, record.telemetry))
+    return judge(signs_of(record, told))
 
 
 def signs_of(record: Record, told: Telemetry) -> Signs:
@@ -29,8 +30,9 @@ def signs_of(record: Record, told: Telemetry) -> Signs:
     links = None
     if on is not None and needed is not None:
         links = exchange.seconds(needed.shape, len(gpus), needed.tokens, link(on), late=False)
+    unseen = any(fault.kind == "missing-gpu" for fault in told.faults)
     return Signs(
-        gpus=len(gpus),
+        gpus=max(len(gpus), int(unseen)),
         busy=_mean([gpu.busy for gpu in gpus]),
         power=_power(gpus),
         step_s=step,

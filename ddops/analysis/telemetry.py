@@ -50,22 +50,22 @@ _SHORTEST_PART_S: Final = 0.2  # two samples
 
 
 @dataclass(frozen=True)
-class Serving:
+class Expected:
     """What the samples are held against."""
 
     tokens: float  # that the window brought
-    expected: int  # GPUs that the box has
+    gpus: int  # that the box has
     used: int  # of them, those that the service runs on
 
 
-def telemetry(text: str, window: Window, serving: Serving) -> Telemetry:
+def telemetry(text: str, window: Window, expected: Expected) -> Telemetry:
     """Raises `ValueError` for a text that no sampler wrote."""
     samples = parse(text)
     if samples is None:
         return absent("the file of samples is empty")
     span = _Span(window.opened, window.opened + window.length_s)
-    own = _own(samples, span, serving.used)
-    faults = tuple(faults_of(samples, window, serving.expected))
+    own = _own(samples, span, expected.used)
+    faults = tuple(faults_of(samples, window, expected.gpus))
     packages = _package_j(samples, span)
     told = not faults and window.length_s > 0
     gpus = tuple(_gpu(samples, index, span, told=told) for index in samples.indices)
@@ -79,7 +79,7 @@ def telemetry(text: str, window: Window, serving: Serving) -> Telemetry:
         serving=own,
         host=_host(samples, span, packages if told else None),
         energy_j=energy,
-        j_per_token=round(energy / serving.tokens, 6) if energy and serving.tokens else None,
+        j_per_token=round(energy / expected.tokens, 6) if energy and expected.tokens else None,
         faults=faults,
         missing=dict(samples.head.why),
         curve=_curve(samples, span, own),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ddops.analysis.telemetry import Serving, telemetry, use
+from ddops.analysis.telemetry import Expected, telemetry, use
 from ddops.bundle.agree import apart
 from ddops.bundle.bag import Finding
 from ddops.spec.record import Record
@@ -34,13 +34,13 @@ def findings(folder: Path, name: str, record: Record, run: Run) -> Iterator[Find
     if told.window is None or metrics is None or not same_box or path.stat().st_size > _MOST_READ:
         return
     gpus = len(run.box_facts.get("gpus") or ())
-    serving = Serving(
+    expected = Expected(
         tokens=metrics.output_tok_s * metrics.duration_s,
-        expected=gpus,
+        gpus=gpus,
         used=use(record.deployment, gpus),
     )
     try:
-        again = telemetry(path.read_text("utf-8"), told.window, serving)
+        again = telemetry(path.read_text("utf-8"), told.window, expected)
     except (ArithmeticError, ValueError) as error:
         yield Finding(f"data/{told.samples}", f"cannot be read: {error}", "L3")
         return

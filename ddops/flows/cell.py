@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ddops import __version__
-from ddops.analysis.telemetry import Serving, use
+from ddops.analysis.telemetry import Expected, use
 from ddops.bench import overhead
 from ddops.bench.client import Target
 from ddops.bench.coding import gates as coding_gates
@@ -209,13 +209,13 @@ def _telemetry(course: Course, outcome: Outcome, beside: Beside, name: str) -> T
     assert outcome.measured is not None and outcome.metrics is not None
     window, metrics = outcome.measured.window, outcome.metrics
     within = span(window.traces, window.length_s, course.matrix.load)
-    serving = Serving(
+    expected = Expected(
         tokens=metrics.output_tok_s * metrics.duration_s,
-        expected=course.gpus,
+        gpus=course.gpus,
         used=use(outcome.deployment, course.gpus),
     )
     opened = window.opened + max(0.0, within.opens)
-    told = beside.over(opened, within.length_s, serving)
+    told = beside.over(opened, within.length_s, expected)
     return told.model_copy(update={"samples": beside.keep(course.folder, name)})
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ddops.analysis.samples import parse
-from ddops.analysis.telemetry import Serving, absent, telemetry
+from ddops.analysis.telemetry import Expected, absent, telemetry
 from ddops.errors import HostError
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
@@ -45,7 +45,7 @@ class Beside:
     text: str | None = None
     why: str = "it was not stopped"  # there is no text
 
-    def over(self, opened: float, length_s: float, serving: Serving) -> Telemetry:
+    def over(self, opened: float, length_s: float, expected: Expected) -> Telemetry:
         """`opened` is on our monotonic clock."""
         begun = parse(self.text) if self.text is not None else None
         if self.text is None or begun is None or self.clock is None:
@@ -56,7 +56,7 @@ class Beside:
             length_s=length_s,
             clock_error_s=round(self.clock.error_s, 4),
         )
-        return telemetry(self.text, window, serving)
+        return telemetry(self.text, window, expected)
 
     def keep(self, folder: Path, name: str) -> str | None:
         """Write the samples below `folder`, the run's; their path seen from there."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ddops.analysis.telemetry import Serving, telemetry
+from ddops.analysis.telemetry import Expected, telemetry
 from ddops.host import sampler
 from ddops.host.local import Local
 from ddops.host.sampler import Orders
@@ -37,7 +37,7 @@ def sampled(work: Callable[[], object], file: Path) -> Telemetry:
     text = sampler.stop(Local(), sys.executable, str(file))
     window = Window(opened=opened, length_s=SECONDS, clock_error_s=0.0)
     gpus = torch.cuda.device_count()
-    return telemetry(text, window, Serving(tokens=1.0, expected=gpus, used=1))
+    return telemetry(text, window, Expected(tokens=1.0, gpus=gpus, used=1))
 
 
 def product() -> Callable[[], object]:

@@ -13,7 +13,7 @@ from ddops.analysis.bottleneck import Kind, Signs, judge, thresholds
 from ddops.analysis.cost import exchange, floor
 from ddops.analysis.cost.catalogue import field_record, link, processor, target
 from ddops.analysis.signs import bottleneck, signs_of
-from ddops.analysis.telemetry import Serving, telemetry
+from ddops.analysis.telemetry import Expected, absent, telemetry
 from ddops.spec.cost import Measured
 from ddops.spec.record import EngineSeen, Record
 from ddops.spec.telemetry import Telemetry
@@ -142,12 +142,24 @@ def recorded(cell: int = 0, **changes: object) -> Record:
 
 
 def on_gpus(count: int = 1) -> Telemetry:
-    serving = Serving(tokens=288, expected=count, used=count)
-    return telemetry(sampled.text(gpus=count), sampled.WINDOW, serving)
+    expected = Expected(tokens=288, gpus=count, used=count)
+    return telemetry(sampled.text(gpus=count), sampled.WINDOW, expected)
 
 
 def test_a_record_without_samples_has_no_bottleneck() -> None:
     assert bottleneck(recorded()) is None
+
+
+def test_a_record_whose_samples_were_lost_has_no_bottleneck() -> None:
+    assert bottleneck(recorded(telemetry=absent("the link broke"))) is None
+
+
+def test_a_gpu_that_was_not_seen_is_no_cpu() -> None:
+    text = sampled.text(gpus=0)
+    told = telemetry(text, sampled.WINDOW, Expected(tokens=288, gpus=1, used=1))
+    said = bottleneck(recorded(telemetry=told))
+    assert said is not None
+    assert said.why == "How long the GPUs ran any kernel is not known."
 
 
 def test_a_record_that_is_not_good_has_no_bottleneck() -> None:

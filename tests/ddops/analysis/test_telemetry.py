@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from ddops.analysis.telemetry import Serving, absent, telemetry
+from ddops.analysis.telemetry import Expected, absent, telemetry
 from ddops.spec.telemetry import Telemetry, Window
 from tests.ddops import sampled
 from tests.ddops.sampled import WINDOW, Line
 
-ONE = Serving(tokens=2000, expected=1, used=1)
-TWO = Serving(tokens=2000, expected=2, used=2)
-NONE = Serving(tokens=2000, expected=0, used=0)
+ONE = Expected(tokens=2000, gpus=1, used=1)
+TWO = Expected(tokens=2000, gpus=2, used=2)
+NONE = Expected(tokens=2000, gpus=0, used=0)
 
 
-def of(text: str, window: Window = WINDOW, serving: Serving = ONE) -> Telemetry:
-    return telemetry(text, window, serving)
+def of(text: str, window: Window = WINDOW, expected: Expected = ONE) -> Telemetry:
+    return telemetry(text, window, expected)
 
 
 def kinds(told: Telemetry) -> list[str]:
@@ -74,8 +74,8 @@ def test_the_count_of_the_driver_stands_beside_it() -> None:
 
 
 def test_energy_is_that_of_the_gpus_that_serve() -> None:
-    both = of(sampled.text(gpus=2), serving=TWO)
-    one = of(sampled.text(gpus=2), serving=Serving(tokens=2000, expected=2, used=1))
+    both = of(sampled.text(gpus=2), expected=TWO)
+    one = of(sampled.text(gpus=2), expected=Expected(tokens=2000, gpus=2, used=1))
     assert (both.serving, both.energy_j) == ((0, 1), 6000.0)
     assert (one.serving, one.energy_j) == ((0,), 4000.0)
     assert [gpu.mean_w for gpu in one.gpus] == [400.0, 200.0]
@@ -83,7 +83,7 @@ def test_energy_is_that_of_the_gpus_that_serve() -> None:
 
 def test_the_gpus_that_serve_are_those_that_hold_the_most() -> None:
     swap = gpus(lambda _, row: [*row[:4], 50_000 if row[0] else 10, *row[5:]])
-    told = of(sampled.text(gpus=2, change=swap), serving=Serving(1, expected=2, used=1))
+    told = of(sampled.text(gpus=2, change=swap), expected=Expected(1, gpus=2, used=1))
     assert told.serving == (1,)
 
 
@@ -117,14 +117,20 @@ def test_two_clocks_that_are_apart_need_samples_that_much_further_out() -> None:
 
 
 def test_a_gpu_that_was_not_there_is_missing() -> None:
-    told = of(sampled.text(gpus=1), serving=TWO)
+    told = of(sampled.text(gpus=1), expected=TWO)
     assert [fault.detail for fault in told.faults] == ["1 of 2 GPUs were there"]
+    assert told.energy_j is None
+
+
+def test_a_box_whose_gpus_were_not_seen_tells_no_energy_of_its_cpu() -> None:
+    told = of(sampled.text(gpus=0, packages=True), expected=TWO)
+    assert [fault.detail for fault in told.faults] == ["0 of 2 GPUs were there"]
     assert told.energy_j is None
 
 
 def test_a_gpu_that_falls_silent_is_missing_from_then_on() -> None:
     silent = gpus(lambda t, row: None if row[0] == 1 and t > 4 else row)
-    told = of(sampled.text(gpus=2, change=silent), serving=TWO)
+    told = of(sampled.text(gpus=2, change=silent), expected=TWO)
     assert [(fault.kind, fault.detail) for fault in told.faults] == [
         ("missing-gpu", "GPU 1 fell silent 4.0 s into the window")
     ]
@@ -149,14 +155,14 @@ def test_a_wall_clock_that_was_set_moves_the_lines_of_the_tool_alone() -> None:
 
 
 def test_without_gpus_energy_is_that_of_the_cpu_packages() -> None:
-    told = of(sampled.text(gpus=0, packages=True), serving=NONE)
+    told = of(sampled.text(gpus=0, packages=True), expected=NONE)
     assert told.faults == ()
     assert (told.energy_of, told.energy_j, told.j_per_token) == ("packages", 500.0, 0.25)
 
 
 def test_a_package_that_wraps_goes_on_counting() -> None:
     """It does so 2 s after the beginning: the sum above would else be far below zero."""
-    told = of(sampled.text(gpus=0, packages=True), serving=NONE)
+    told = of(sampled.text(gpus=0, packages=True), expected=NONE)
     assert told.curve is not None
     assert set(told.curve.package_watts) == {50.0}
 
@@ -166,7 +172,7 @@ def test_a_package_that_begins_from_nowhere_is_no_wrap() -> None:
         falls = line["t"] > WINDOW.opened + 5
         return {**line, "e": [line["e"][0] // 2]} if falls else line
 
-    told = of(sampled.text(gpus=0, packages=True, change=reset), serving=NONE)
+    told = of(sampled.text(gpus=0, packages=True, change=reset), expected=NONE)
     assert kinds(told) == ["counter-reset"]
     assert told.energy_j is None
 
@@ -178,7 +184,7 @@ def test_packages_stand_beside_gpus_and_are_not_added_to_them() -> None:
 
 
 def test_the_host_tells_what_all_and_the_service_and_the_sampler_took() -> None:
-    host = of(sampled.text(gpus=0), serving=NONE).host
+    host = of(sampled.text(gpus=0), expected=NONE).host
     assert host is not None
     assert (host.busy_cores, host.service_cores, host.sampler_cores) == (1.8, 1.5, 0.004)
     assert (host.cores, host.memory_peak, host.service_memory_peak) == (2, 2 << 30, 1 << 30)
@@ -189,7 +195,7 @@ def test_a_worker_that_ends_takes_no_time_back() -> None:
         gone = 3.0 if line["t"] > WINDOW.opened + 5 else 0.0
         return {**line, "p": [line["p"][0] - gone, line["p"][1]]}
 
-    host = of(sampled.text(gpus=0, change=ended), serving=NONE).host
+    host = of(sampled.text(gpus=0, change=ended), expected=NONE).host
     assert host is not None
     assert host.service_cores == pytest.approx(1.5, abs=0.02)
 

@@ -8,7 +8,7 @@ import pytest
 
 from ddops.analysis.compare import rows
 from ddops.analysis.effort import efforts
-from ddops.analysis.telemetry import Serving, telemetry
+from ddops.analysis.telemetry import Expected, telemetry
 from ddops.cli.bench import draw, with_matrix
 from ddops.cli.output import console
 from ddops.spec.telemetry import Telemetry
@@ -46,7 +46,7 @@ def test_a_table_without_samples_has_no_word_of_power() -> None:
 
 
 def test_energy_and_limit_stand_before_the_gate() -> None:
-    told = telemetry(sampled.text(), sampled.WINDOW, Serving(tokens=2000, expected=1, used=1))
+    told = telemetry(sampled.text(), sampled.WINDOW, Expected(tokens=2000, gpus=1, used=1))
     head, first, second = shown(told, None)
     assert [name.strip() for name in head if name.strip()][-3:] == ["J/token", "limited by", "gate"]
     assert [word.strip() for word in first if word.strip()][-3:] == ["2", "cannot say", "ok"]
@@ -54,7 +54,7 @@ def test_energy_and_limit_stand_before_the_gate() -> None:
 
 
 def test_without_any_energy_there_is_no_column_for_it() -> None:
-    told = telemetry(sampled.text(gpus=0), sampled.WINDOW, Serving(2000, expected=0, used=0))
+    told = telemetry(sampled.text(gpus=0), sampled.WINDOW, Expected(2000, gpus=0, used=0))
     head, first = shown(told)
     assert "J/token" not in "".join(head)
     assert "host-bound" in "".join(first)

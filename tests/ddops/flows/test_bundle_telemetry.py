@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddops.analysis.telemetry import Serving, telemetry
+from ddops.analysis.telemetry import Expected, telemetry
 from ddops.bundle import recheck
 from ddops.flows.bundle import create
 from ddops.flows.bundle_verify import verify
@@ -27,7 +27,7 @@ def written(folder: Path) -> Path:
     assert record.metrics is not None
     tokens = record.metrics.output_tok_s * record.metrics.duration_s
     text = sampled.text(gpus=0, packages=True)
-    told = telemetry(text, sampled.WINDOW, Serving(tokens=tokens, expected=0, used=0))
+    told = telemetry(text, sampled.WINDOW, Expected(tokens=tokens, gpus=0, used=0))
     told = told.model_copy(update={"samples": SAMPLES})
     path.write_text(record.model_copy(update={"telemetry": told}).model_dump_json() + "\n")
     (home / "telemetry").mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ddops.analysis.bottleneck import LABELS
-from ddops.analysis.telemetry import Serving, telemetry
+from ddops.analysis.telemetry import Expected, telemetry
 from ddops.errors import HostError
 from ddops.flows.bundle_verify import verify
 from ddops.flows.site import Site
@@ -23,7 +23,7 @@ from tests.ddops import sampled as samples
 from tests.ddops.flows.bench_machine import BenchMachine
 
 CELLS = ["ar.c1.r1", "ddtree-b8.c1.r1"]
-NONE = Serving(tokens=52, expected=0, used=0)
+NONE = Expected(tokens=52, gpus=0, used=0)
 
 
 @pytest.fixture(scope="module")

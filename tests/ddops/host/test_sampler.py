@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from ddops.analysis.telemetry import Serving, telemetry
+from ddops.analysis.telemetry import Expected, telemetry
 from ddops.errors import HostError
 from ddops.host import box_gpus, box_sample, sampler
 from ddops.host.local import Local
@@ -229,7 +229,7 @@ def test_what_it_writes_is_what_a_record_is_made_of(
     lines = sampler.stop(Local(), sys.executable, str(file))
     times = [json.loads(line)["t"] for line in lines.splitlines()]
     window = Window(opened=times[1], length_s=times[-2] - times[1], clock_error_s=0.0)
-    told = telemetry(lines, window, Serving(tokens=1, expected=2, used=1))
+    told = telemetry(lines, window, Expected(tokens=1, gpus=2, used=1))
     assert {fault.kind for fault in told.faults} <= {"gap"}  # of cores that others use
     assert (told.serving, told.source, told.missing) == ((0,), "nvml", {})
     assert told.gpus[0].mean_w == 420.0

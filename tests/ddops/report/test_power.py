@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ddops.analysis.telemetry import Serving, absent, telemetry
+from ddops.analysis.telemetry import Expected, absent, telemetry
 from ddops.flows.report import drawn, viewed
 from ddops.report.page import Page
 from ddops.spec.telemetry import Telemetry
@@ -20,13 +20,13 @@ def wave(t: float) -> float:
 
 def on_gpus(count: int = 1) -> Telemetry:
     text = sampled.text(gpus=count, watts=wave)
-    return telemetry(text, sampled.WINDOW, Serving(tokens=2000, expected=count, used=count))
+    return telemetry(text, sampled.WINDOW, Expected(tokens=2000, gpus=count, used=count))
 
 
 def on_cpu() -> Telemetry:
     why = {"gpus": "nvidia-smi tells of no GPU, or is not installed"}
     text = sampled.text(gpus=0, why=why)
-    return telemetry(text, sampled.WINDOW, Serving(tokens=2000, expected=0, used=0))
+    return telemetry(text, sampled.WINDOW, Expected(tokens=2000, gpus=0, used=0))
 
 
 def page_of(told: Telemetry | None) -> Page:
@@ -102,7 +102,7 @@ def test_a_driver_that_counts_another_energy_is_told() -> None:
         "ar.c1.r1: GPU 0: its driver counted 4000 J, its power" not in page_of(on_gpus()).markdown
     )
     text = sampled.text(watts=lambda t: 300.0)
-    told = telemetry(text, sampled.WINDOW, Serving(tokens=2000, expected=1, used=1))
+    told = telemetry(text, sampled.WINDOW, Expected(tokens=2000, gpus=1, used=1))
     said = "ar.c1.r1: GPU 0: its driver counted 4000 J, its power gives 3000"
     assert said in page_of(told).markdown
 
