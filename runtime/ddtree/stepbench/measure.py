@@ -9,8 +9,10 @@ import torch
 from ddtree.cache.pool import KvPool
 from ddtree.config import Mode, ModelShape
 from ddtree.core.batch import Rows
+from ddtree.layers.experts import SparseMlp
 from ddtree.models.dflash import Drafter, drafter_shapes
 from ddtree.models.llama import Llama, target_shapes
+from ddtree.ops.experts.packed import Packed
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.speculate.commit import commit
 from ddtree.speculate.draft import draft
@@ -64,11 +66,12 @@ def random_models(pair: Pair, dtype: torch.dtype, device: torch.device) -> Model
 class Bench:
     """Models with a filled cache; `time` measures one case after another."""
 
-    def __init__(self, models: Models, *, batch: int, context: int, int4: bool = False) -> None:
-        """`int4`: how the target's experts are stored."""
+    def __init__(self, models: Models, *, batch: int, context: int) -> None:
         assert models.drafter is not None and isinstance(models.target, Llama)
-        self.models, self.device, self.int4 = models, models.target.device, int4
+        self.models, self.device = models, models.target.device
         self.target = models.target
+        mixtures = [one for one in self.target.modules() if isinstance(one, SparseMlp)]
+        self.int4 = any(isinstance(mixture.down, Packed) for mixture in mixtures)
         pages = -(-(context + REACH) // PAGE)
         slots = (batch * pages + 1) * PAGE
         self.pools = Pools(

@@ -46,13 +46,13 @@ def run(wanted: Wanted) -> dict[str, Any]:
     with torch.inference_mode():
         bandwidth = copy_bandwidth(wanted.device)
         models = random_models(pair, wanted.dtype, wanted.device)
-        bench = Bench(models, batch=max(wanted.batches), context=wanted.context, int4=pair.int4)
+        bench = Bench(models, batch=max(wanted.batches), context=wanted.context)
         rows = {routing: _rows(bench, wanted, routing, bandwidth) for routing in routings}
     return {
         **header("step", wanted.device),
         "pair": wanted.pair,
         **_share(wanted, pair),
-        "weights": "random, experts INT4" if pair.int4 else "random",
+        "weights": "random, experts INT4" if bench.int4 else "random",
         "dtype": str(wanted.dtype).removeprefix("torch."),
         "repeats": wanted.repeats,
         "copy_bytes_per_s": bandwidth,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ddtree.models.folder import SINGLE
 from ddtree.models.hf_config import target_shape
 from ddtree.models.llama import Llama, target_shapes
 from ddtree.models.load import load_target
+from ddtree.ops.backend import kernels_everywhere
 from ddtree.ops.experts.packed import Packed
 from tests.runtime.models.session import CPU, Session
 from tests.runtime.models.tensors import Tensors, random_tensors
@@ -83,14 +85,17 @@ def write(folder: Path, tensors: Named) -> Path:
     return folder
 
 
-def test_int4_experts_are_those_of_the_dequantised_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", ["floats", "int4"])
+def test_int4_experts_are_those_of_the_dequantised_model(tmp_path: Path, kept: str) -> None:
     stored, exact = published()
-    target = load_target(write(tmp_path, stored), torch.float32, CPU)
-    wanted = Llama(SHAPE, Tensors(exact), torch.empty(0))
-    prompt = torch.randint(0, 64, (2, 19), generator=torch.Generator().manual_seed(3))
+    folder = write(tmp_path, stored)
+    with kernels_everywhere() if kept == "int4" else nullcontext():
+        target = load_target(folder, torch.float32, CPU)
     mixture = target.get_submodule("layers.1.mlp")
     assert isinstance(mixture, SparseMlp)
-    assert isinstance(mixture.gate_up, Packed)  # INT4 in memory too
+    assert isinstance(mixture.gate_up, Packed) is (kept == "int4")
+    wanted = Llama(SHAPE, Tensors(exact), torch.empty(0))
+    prompt = torch.randint(0, 64, (2, 19), generator=torch.Generator().manual_seed(3))
     assert Session(target, rows=2).logits(prompt).equal(Session(wanted, rows=2).logits(prompt))
 
 
@@ -108,9 +113,6 @@ def test_parts_of_an_int4_tensor_that_lack_or_disagree_are_named(tmp_path: Path)
         | {f"{name}_packed": stored[f"{name}_packed"][:, :3].contiguous()},
         rf"holds tensor {FIRST}_zero_point": stored | {f"{name}_zero_point": torch.ones(1)},
     }
-    other = name.replace("experts.0", "experts.1")
-    floats = {key: value for key, value in stored.items() if not key.startswith(other)}
-    cases["as floats, other experts in INT4"] = floats | {other: torch.ones(64, 32)}
     for number, (said, tensors) in enumerate(cases.items()):
         with pytest.raises(ModelError, match=said):
             load_target(write(tmp_path / str(number), tensors), torch.float32, CPU)
@@ -122,3 +124,14 @@ def test_latents_that_no_kernel_takes_are_refused_before_weights_are_read(tmp_pa
     with pytest.raises(ModelError, match=said) as caught:
         load_target(write(tmp_path, stored), torch.bfloat16, torch.device("cuda"))
     assert caught.value.hint == "give --device cpu"
+
+
+def test_a_kernels_experts_are_all_int4_or_none(tmp_path: Path) -> None:
+    stored, _ = published()
+    other = f"language_model.model.{FIRST}".replace("experts.0", "experts.1")
+    floats = {key: value for key, value in stored.items() if not key.startswith(other)}
+    folder = write(tmp_path, floats | {other: torch.ones(64, 32)})
+    said = "as floats, other experts in INT4"
+    with kernels_everywhere(), pytest.raises(ModelError, match=said):
+        load_target(folder, torch.float32, CPU)
+    load_target(folder, torch.float32, CPU)

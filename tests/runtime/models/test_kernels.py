@@ -37,7 +37,9 @@ def judged(session: Session) -> torch.Tensor:
 
 
 def test_a_tree_is_judged_alike_with_kernels_and_without() -> None:
-    session = Session(random_models(with_wider_keys(small()), torch.float32, CPU).target, rows=2)
+    with kernels_everywhere():  # experts are INT4
+        target = random_models(with_wider_keys(small()), torch.float32, CPU).target
+    session = Session(target, rows=2)
     session.feed(torch.arange(82).view(2, 41))
     wanted = judged(session)
     session.pool.kv[:, :, session.plan(4, "causal").write_slots.flatten()] = torch.nan

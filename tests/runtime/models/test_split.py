@@ -17,7 +17,7 @@ from ddtree.models.folder import FolderWeights
 from ddtree.models.hf_config import target_shape
 from ddtree.models.llama import Llama, target_shapes
 from ddtree.models.split import Share, Split, rule_of
-from ddtree.models.weights import Int4, Part
+from ddtree.models.weights import Part
 from ddtree.parallel.group import Group
 from tests.runtime.engine.test_families import LATENT, MIXTURE
 from tests.runtime.models import test_deepseek as kimi
@@ -145,15 +145,7 @@ def test_a_rank_reads_nothing_of_what_others_hold(tmp_path: Path) -> None:
         read.append((name, part))
         return real(name, part)
 
-    as_stored: Callable[[str, Part | None], Int4 | None] = weights.read_int4
-
-    def spied_int4(name: str, part: Part | None) -> Int4 | None:
-        if (found := as_stored(name, part)) is not None:
-            read.append((name, part))
-        return found
-
     weights.read_part = spied  # type: ignore[method-assign]
-    weights.read_int4 = spied_int4  # type: ignore[method-assign]
     Llama(kimi.SHAPE, weights, LIKE, Split(Group(1, 2), whole_experts=True))
     experts = {name.split(".")[4] for name, _ in read if ".experts." in name}
     assert experts == {"3", "4", "5"}

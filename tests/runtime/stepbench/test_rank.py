@@ -16,9 +16,9 @@ from ddtree.models.dflash import drafter_shapes, misfit
 from ddtree.models.errors import ModelError
 from ddtree.models.hf_config import target_shape
 from ddtree.models.llama import Llama, target_shapes
-from ddtree.ops.experts.packed import Packed
+from ddtree.ops.backend import kernels_everywhere
 from ddtree.stepbench.floor import Read, floor
-from ddtree.stepbench.measure import random_models
+from ddtree.stepbench.measure import Bench, random_models
 from ddtree.stepbench.routing import count_hits, fair, routed
 from ddtree.stepbench.shapes import PAIRS, Pair
 from tests.runtime.models.test_hf_deepseek import PATH, SEEING
@@ -119,11 +119,17 @@ def test_the_floor_is_that_of_the_experts_that_were_read() -> None:
     assert alone.total == pytest.approx(6.0e9, rel=0.01)
 
 
+def test_experts_are_made_int4_where_kernels_read_them() -> None:
+    with kernels_everywhere():
+        packed = random_models(small(), torch.float32, CPU)
+    assert Bench(packed, batch=1, context=8).int4
+    assert not Bench(random_models(small(), torch.float32, CPU), batch=1, context=8).int4
+
+
 def test_experts_are_counted_as_the_routers_choose_them() -> None:
     target = random_models(small(), torch.float32, CPU).target
     assert isinstance(target, Llama)
     mixture = target.get_submodule("layers.1.mlp")
-    assert isinstance(mixture.gate_up, Packed)
     x = torch.randn(1, 40, 64, generator=torch.Generator().manual_seed(1))
 
     def forward() -> None:
