@@ -9,6 +9,7 @@ import typer
 
 from ddops.cli.options import BoxName, Json, Override, Quiet, Verbose
 from ddops.cli.output import Output, table
+from ddops.cli.plan import draw_memory, memory_data
 from ddops.errors import CheckError
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def _data(advised: Advised) -> dict[str, Any]:
         "forbidden": [one.model_dump() for one in advice.broken],
         "overridden": [one.model_dump() for one in advice.overridden],
         "notes": [one.model_dump() for one in advice.notes],
+        "memory": memory_data(advised.situation),
     }
 
 
@@ -67,6 +69,7 @@ def _draw(advised: Advised) -> RenderableType:
         *_rows((f"{one.name}={one.value}", one) for one in advised.settings),
     ]
     parts: list[RenderableType] = [_engine(advised), "", _table("what", rows)]
+    parts += draw_memory(advised.situation)
     said: dict[str, Sequence[Reason]] = {
         "forbidden": advice.broken,
         "overridden": advice.overridden,

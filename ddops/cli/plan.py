@@ -66,7 +66,7 @@ def as_data(planned: Plan) -> dict[str, Any]:
         "takes_s": planned.takes_s,
         "unit": planned.rendered.unit,
         "unit_sha256": planned.rendered.unit_sha256,
-        "memory": _memory(planned.rendered.advised.situation),
+        "memory": memory_data(planned.rendered.advised.situation),
         "arguments": [argument.model_dump() for argument in planned.rendered.advised.arguments],
         "overridden": [one.model_dump() for one in planned.rendered.advised.advice.overridden],
         "notes": [one.model_dump() for one in planned.rendered.advised.advice.notes],
@@ -81,7 +81,7 @@ def draw(planned: Plan, place: Place, *, arguments: bool, unit: bool = False) ->
         given = planned.rendered.advised.arguments
         rows = [(f"{a.flag} {_short(a.value, place)}".strip(), a.why) for a in given]
         parts += ["", table(("engine argument", "why"), rows)]
-        parts += _draw_memory(planned.rendered.advised.situation)
+        parts += draw_memory(planned.rendered.advised.situation)
     advice = planned.rendered.advised.advice
     notes = [f"overridden: rule `{one.rule}`: {one.why}" for one in advice.overridden]
     notes += [f"note: {one.why}" for one in advice.notes]
@@ -89,13 +89,13 @@ def draw(planned: Plan, place: Place, *, arguments: bool, unit: bool = False) ->
     return Group(*parts, *(["", "unit:", planned.rendered.unit.rstrip()] if unit else []))
 
 
-def _memory(situation: Situation) -> dict[str, float | int | None]:
+def memory_data(situation: Situation) -> dict[str, float | int | None]:
     """GiB of one GPU."""
     names = ("memory", "weights", "of_drafter", "cache", "cache_tokens", "reserve", "fits_tokens")
     return {"gpus": situation.use, **{name: getattr(situation, name) for name in names}}
 
 
-def _draw_memory(situation: Situation) -> list[RenderableType]:
+def draw_memory(situation: Situation) -> list[RenderableType]:
     from ddops.rules.memory import lines
 
     rows = [(what, f"{gib:.1f}", why) for what, gib, why in lines(situation)]

@@ -92,3 +92,13 @@ def test_rules_know_the_sizes_before_the_first_byte_is_there(dry_run: Typed) -> 
     first = json.loads(dry_run("b300", "--override", "sglang-has-no-tree", "--json").stdout)
     assert "--mem-fraction-static" in first["unit"]
     assert first["memory"]["weights"] == pytest.approx(70.1, abs=0.1)
+
+
+def test_explain_shows_the_budget_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    host = gpu_boxes.site(gpu_boxes.box_of("pro6000-ddtree"), version="0.1.0").host
+    monkeypatch.setattr("ddops.flows.site.open_host", lambda box, pin=None: host)
+    monkeypatch.setattr("ddops.flows.explain.look", lambda host, box: gpu_boxes.seen("pro6000"))
+    done = run_here(("explain", "pro6000-ddtree"), tmp_path, {**os.environ, "NO_COLOR": "1"})
+    assert done.returncode == 0, done.stderr
+    assert "each of 8 x NVIDIA RTX PRO 6000" in done.stdout
+    assert "--ep 8" in done.stdout
