@@ -136,5 +136,7 @@ def check_divides(path: Path, shape: ModelShape, split: Split) -> None:
         counted["key and value heads"] = shape.num_kv_heads
     if odd := [f"{count} {what}" for what, count in counted.items() if count % size]:
         raise ModelError(
-            path, f"{', '.join(odd)} cannot be shared out to {size} ranks", hint="choose other ones"
+            path,
+            f"{', '.join(odd)} cannot be shared out to {size} ranks",
+            hint="choose a number of ranks that divides them",
         )
