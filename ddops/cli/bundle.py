@@ -164,6 +164,7 @@ def _screen(seen: Shown) -> RenderableType:
         ("measured", f"{seen.info.created}, commit {seen.info.commit or 'of the release'}"),
         ("packed by", f"ddops {seen.info.ddops_version}"),
         ("box", seen.info.box),
+        *([("replay of", seen.info.based_on.name)] if seen.info.based_on else []),
         ("model", seen.run.found.model.name),
         ("cells", tally),
         *[("claim", claim.text) for claim in seen.claims],

@@ -69,7 +69,8 @@ def replay(
             return
         if not _wanted(planned, box, said, yes=yes):
             return
-        line = ("ddops", "bundle", "replay", path.name, "--box", box, *_asked(cells, as_is=as_is))
+        name = path.resolve().name
+        line = ("ddops", "bundle", "replay", name, "--box", box, *_asked(cells, as_is=as_is))
         with _working(site, planned, said, lock_wait) as do:
             done = flow.replay(site, planned, line, do, said, tolerance)
     said.result({"bundle": str(done.archive), "ok": not done.findings}, _verdict(done, planned))

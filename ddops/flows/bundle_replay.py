@@ -88,7 +88,7 @@ def plan(path: Path, site: Site, out: Path | None, cells: Sequence[str], *, as_i
         environment=made.commands if made else (),
         installs=tuple(packages.planned(wishes, seen, pulls=pulls)),
         weights=tuple(fetched),
-        bench=_bench(of, wishes, wish, out or REPLAYS / of.info.name, cells),
+        bench=_bench(of, wishes, wish, out or _kept(path, of), cells),
     )
 
 
@@ -110,6 +110,13 @@ def replay(
     made = create(done.folder)
     findings = of_replay(planned.path, made.archive, "L6", tolerance)
     return Replayed(made.archive, len(done.records), findings)
+
+
+def _kept(path: Path, of: Whole) -> Path:
+    """Never inside the bundle, whose README has it repeated from there."""
+    folder = path.resolve()
+    inside = folder.is_dir() and Path.cwd().is_relative_to(folder)
+    return (folder.parent / "replays" if inside else REPLAYS) / of.info.name
 
 
 def _environment(of: Whole, site: Site, found: Sequence[Danger]) -> steps.Again | None:

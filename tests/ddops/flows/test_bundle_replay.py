@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from ddops.errors import BundleError, CheckError, ClaimsError
 from ddops.flows.bundle import create
 from ddops.flows.bundle_verify import unpacked, verify
 from tests.ddops.flows.bench_machine import AR, QUICK, BenchMachine, eventually
-from tests.ddops.machine import WEIGHTS, Done
+from tests.ddops.machine import WEIGHTS, Done, run_here
 
 LOOSE = "999"  # whatever else this machine is busy with is no matter here
 
@@ -86,6 +87,8 @@ def test_a_replay_is_a_bundle_of_its_own_that_names_the_first_and_bears_it_out(
     with unpacked(box.first) as folder:
         pinned = hashlib.sha256((folder / bag.TAG_MANIFEST).read_bytes()).hexdigest()
     assert based == {"name": info(box.first)["name"], "sha256": pinned, "drift": []}
+    shown = box.ddops("bundle", "show", str(archive)).stdout
+    assert re.search(rf"^replay of +{based['name']} *$", shown, re.MULTILINE)
     assert sorted(box.again) == ["ar.c1.r1.json", "ddtree-b8.c1.r1.json"]
     assert box.budget == 16
     assert box.status()["service"]["state"] == "running"
@@ -109,6 +112,15 @@ def test_a_dry_run_tells_differences_and_cells_and_measures_nothing(box: Replayi
     assert "nothing differs that a number is known to depend on" in done.stdout
     assert "measure 2 of 2 cells" in done.stdout  # with the one it is compared with
     assert not (box.folder / "results" / "replays").exists()
+
+
+def test_repeated_from_its_own_folder_it_stays_as_it_is(box: Replaying) -> None:
+    folder = box.first.with_name(box.first.name.removesuffix(".tar.zst"))
+    inventory = str(box.folder / "inventories" / "stand.yaml")
+    line = ["bundle", "replay", ".", "--box", inventory, "--dry-run", "--json"]
+    done = run_here(line, folder, box.environment)
+    assert done.returncode == 0, done.stderr
+    assert not Path(json.loads(done.stdout)["folder"]).is_relative_to(folder)
 
 
 def test_answers_that_are_other_ones_are_named_with_their_own_exit_code(box: Replaying) -> None:
