@@ -91,7 +91,7 @@ def _unlike(a: Run, b: Run) -> Iterator[str]:
         digests = f"sha256 {a.prompts.sha256[:12]} and {b.prompts.sha256[:12]}"
         yield f"other prompts: `{a.prompts.id}` and `{b.prompts.id}`, {digests}"
     mine, other = a.matrix.load.model_dump(), b.matrix.load.model_dump()
-    for key in sorted(mine.keys() | other.keys()):
+    for key in dict.fromkeys([*mine, *other]):
         ours, theirs = mine.get(key), other.get(key)
         if ours != theirs and key not in _NO_LOAD:
             yield f"another load: `{key}` {ours} and {theirs}"
