@@ -15,10 +15,13 @@ class Claim:
 
 
 def claims(groups: Sequence[Group]) -> tuple[Claim, ...]:
-    """The fastest variant per pace, then what was slower than `ar`, failed or is missing."""
+    """The fastest variant per pace, then what of the requests an open loop or an SLO asks for was
+    answered, what was slower than `ar`, failed or is missing.
+    """
     ladder = dict.fromkeys(group.pace for group in groups)
     rungs = [[g for g in groups if g.pace == pace] for pace in ladder]
     made = [_fastest(rung) for rung in rungs]
+    made += [_answered(group) for group in groups]
     made += [_slower(group) for group in groups]
     made += [_not_good(group) for group in groups]
     return tuple(claim for claim in made if claim is not None)
@@ -35,6 +38,19 @@ def _fastest(rung: Sequence[Group]) -> Claim | None:
         return Claim(f"{said}, {ratio}", (best.speedup.of, best.speedup.base))
     why = "autoregressive decoding itself" if best.variant.mode == "ar" else "no `ar` beside it"
     return Claim(f"{said} ({why})", _ids(best))
+
+
+def _answered(group: Group) -> Claim | None:
+    """Where requests come whether or not they are answered, or an SLO counts the good ones."""
+    found = group.median.metrics if group.median else None
+    if found is None or found.requests_s is None:
+        return None
+    if group.pace.arrivals == "closed" and found.goodput_s is None:
+        return None
+    text = f"{group.pace}: {group.variant.name} answers {found.requests_s:.2f} requests a second"
+    if found.goodput_s is not None:
+        text += f", {found.goodput_s:.2f} of them within the SLO"
+    return Claim(text, _ids(group))
 
 
 def _slower(group: Group) -> Claim | None:

@@ -35,6 +35,7 @@ class Row:
     verdict: str  # `ok`, `invalid: garbage`, `failed: service-died`
     requests_s: float | None  # as `output_tok_s`
     goodput_s: float | None
+    in_flight: float | None  # on average; asked is `concurrency`
     pass_at_1: float | None  # of the coding problems
     warnings: tuple[str, ...]
 
@@ -96,6 +97,7 @@ def _row(record: Record, base: Record | None) -> Row:
         verdict=verdict(record),
         requests_s=good.requests_s if good else None,
         goodput_s=good.goodput_s if good else None,
+        in_flight=good.concurrency_achieved if good else None,
         pass_at_1=record.coding.pass_at_1 if record.coding else None,
         warnings=record.warnings,
     )

@@ -97,6 +97,7 @@ def test_goodput_is_of_the_answers_within_the_slo(measured: BenchMachine) -> Non
     assert len(rows) == 6
     said = json.loads(measured.bench("--json").stdout)["cells"]
     assert [cell["pace"] for cell in said] == ["C=2", "20/s", "trace"] * 2
+    assert all(cell["in_flight"] > 0 for cell in said)
 
 
 def test_other_times_of_sending_are_another_measurement(measured: BenchMachine) -> None:
@@ -116,6 +117,8 @@ def test_the_report_has_a_row_for_every_pace_and_the_bundle_holds(measured: Benc
     text = (measured.run / "report" / "report.md").read_text("utf-8")
     assert "| ddtree-b8 | 20/s |" in text
     assert "| ddtree-b8 | trace |" in text
+    assert "20/s: ar answers " in text
+    assert "0.00 of them within the SLO" in text
     out = measured.folder / "bundles"
     made = measured.ddops("bundle", "create", folder, "--out", str(out))
     assert made.returncode == 0, made.stderr
