@@ -15,9 +15,6 @@ from ddops.spec.bundle import Redaction
 from ddops.spec.record import Record
 
 RECORDS: Final = "records"
-_CHUNKS: Final = b'"chunks":['
-_OF_CHUNKS: Final = b'{}":,.0123456789eE+- atokens'
-"""All that stands in a list of chunks: what is made of it can hide nothing."""
 
 
 class Payload:
@@ -79,20 +76,11 @@ def _copied(target: Path, lines: Iterable[bytes], known: Known) -> dict[str, int
     counts: Counter[str] = Counter()
     with target.open("wb") as file:
         for number, line in enumerate(lines):
-            text, chunks = _apart(line) if number else (line, b"")
+            text, chunks = record_text.apart(line) if number else (line, b"")
             clean = redact(text.decode(), known)
             counts.update(clean.counts)
-            file.write(clean.text.encode().replace(_CHUNKS, _CHUNKS + chunks, 1))
+            file.write(record_text.together(clean.text.encode(), chunks))
     return dict(counts)
-
-
-def _apart(line: bytes) -> tuple[bytes, bytes]:
-    """A request's line without its chunks, which are most of it, and they."""
-    before, found, after = line.partition(_CHUNKS)
-    chunks = after[: after.find(b"]")]
-    if not found or chunks.translate(None, _OF_CHUNKS):
-        return line, b""
-    return before + found + after[len(chunks) :], chunks
 
 
 def _cleaned(target: Path, lines: Iterator[str], known: Known) -> dict[str, int]:

@@ -25,7 +25,10 @@ def parsed(path: Path, name: str, parse: Callable[[Any], _T], found: list[Findin
 
 
 def record(path: Path, name: str, found: list[Finding], *, chunks: bool) -> Record | None:
-    """Request by request where each has its line; else the file may not be long."""
+    """Request by request where each has its line; else the file may not be long.
+
+    Without `chunks` of these only their letters are looked at.
+    """
     return _told(path, name, lambda file: _record(file, chunks=chunks), found)
 
 
@@ -48,7 +51,7 @@ def _record(file: BinaryIO, *, chunks: bool) -> Record:
     head, budget, heard = from_json(parts.head), _Budget(), list[Trace]()
     budget.take(head)
     for text in parts.traces:
-        value = from_json(text)
+        value = from_json(text if chunks else record_text.apart(text)[0])
         budget.take(value)
         heard.append(_trace(value, len(heard), chunks=chunks))
     return Record.model_validate({**head, "traces": tuple(heard)})

@@ -18,6 +18,8 @@ LONGEST: Final = 6 << 20  # bytes of a line, which is a request of 200,000 chunk
 _OPENING: Final = b',"traces":[\n'
 _CLOSING: Final = b"]}\n"
 _CHUNKS: Final = b'"chunks":['
+_OF_CHUNKS: Final = b'{}":,.0123456789eE+- atokens'
+"""All that stands in a list of chunks: what is made of it can hide nothing."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +54,35 @@ def read(file: BinaryIO, *, chunks: bool = True) -> Record:
     if found is None:
         record = Record.model_validate_json(file.read())
         return record if chunks else light(record)
-    texts = found.traces if chunks else map(without_chunks, found.traces)
-    traces = tuple(Trace.model_validate_json(text) for text in texts)
+    texts = found.traces if chunks else (apart(text)[0] for text in found.traces)
+    traces = tuple(map(Trace.model_validate_json, texts))
+    if not chunks:
+        traces = tuple(map(_light, traces))
     return Record.model_validate({**from_json(found.head), "traces": traces})
 
 
 def light(record: Record) -> Record:
-    traces = tuple(trace.model_copy(update={"chunks": ()}) for trace in record.traces)
-    return record.model_copy(update={"traces": traces})
+    return record.model_copy(update={"traces": tuple(map(_light, record.traces))})
 
 
-def without_chunks(trace: bytes) -> bytes:
-    """Of a request's JSON as ddops writes it; no bracket stands in a list of chunks."""
-    before, _, after = trace.partition(_CHUNKS)
-    return before + _CHUNKS + after[after.find(b"]") :]
+def apart(trace: bytes) -> tuple[bytes, bytes]:
+    """A request's JSON with an empty list of chunks, which are most of it, and they.
+
+    Where more than numbers and their keys stands in the list, all is left together.
+    """
+    before, found, after = trace.partition(_CHUNKS)
+    chunks = after[: after.find(b"]")]
+    if not found or chunks.translate(None, _OF_CHUNKS):
+        return trace, b""
+    return before + found + after[len(chunks) :], chunks
+
+
+def together(trace: bytes, chunks: bytes) -> bytes:
+    return trace.replace(_CHUNKS, _CHUNKS + chunks, 1)
+
+
+def _light(trace: Trace) -> Trace:
+    return trace.model_copy(update={"chunks": ()}) if trace.chunks else trace
 
 
 def _traces(file: BinaryIO) -> Iterator[bytes]:

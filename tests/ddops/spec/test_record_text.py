@@ -38,8 +38,17 @@ def test_without_chunks_all_else_is_there(text: bytes) -> None:
 
 def test_a_prompt_that_looks_like_chunks_is_not_taken_for_them() -> None:
     trace = RECORDS[0].traces[0].model_copy(update={"prompt": 'x"chunks":[1]', "error": "a]b"})
-    cut = record_text.without_chunks(trace.model_dump_json().encode())
+    text = trace.model_dump_json().encode()
+    cut, chunks = record_text.apart(text)
     assert json.loads(cut) == {**trace.model_dump(mode="json"), "chunks": []}
+    assert record_text.together(cut, chunks) == text
+
+
+@pytest.mark.parametrize("text", [b"{}", b'{"chunks":["x"]}', b'{"chunks":[1', b'{"chunks": [1]}'])
+def test_what_is_no_list_of_chunks_stays_where_it_is(text: bytes) -> None:
+    cut, chunks = record_text.apart(text)
+    assert record_text.together(cut, chunks) == text
+    assert b"x" not in chunks
 
 
 @pytest.mark.parametrize(
