@@ -44,7 +44,7 @@ class SparseMlp(nn.Module):
 
     @staticmethod
     def _own(chosen: torch.Tensor, weights: torch.Tensor, held: range) -> Choice:
-        """The router's choice among `held` alone: another rank's expert weighs nothing here."""
+        """The router's choice among `held` alone: another rank's expert is nobody's here."""
         own = chosen - held.start
         elsewhere = (own < 0) | (own >= len(held))
-        return own.masked_fill(elsewhere, 0), weights.masked_fill(elsewhere, 0.0)
+        return own.masked_fill(elsewhere, len(held)), weights.masked_fill(elsewhere, 0.0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -15,6 +17,16 @@ interpreted = pytest.mark.skipif(
 def poisoned(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """A buffer in which whatever is read before it was written is NaN."""
     return torch.full(shape, float("nan"), dtype=dtype)
+
+
+@contextmanager
+def poison() -> Iterator[None]:
+    """Whatever is allocated inside is NaN until it is written, scratch of the ops too."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def close(got: torch.Tensor, expected: torch.Tensor) -> None:

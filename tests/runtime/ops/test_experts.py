@@ -10,7 +10,7 @@ from ddtree.models.packed import dequantise
 from ddtree.ops.backend import kernels_everywhere
 from ddtree.ops.experts import expert_mlp, launch
 from ddtree.ops.experts.packed import Packed, regrouped, stays_packed
-from tests.runtime.ops.interpreted import close, interpreted
+from tests.runtime.ops.interpreted import close, interpreted, poison
 
 SIZES = [(1, 24, 40, 5, 2), (9, 64, 64, 4, 4), (40, 96, 33, 7, 3), (70, 200, 70, 3, 1)]
 Data = tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor], torch.Tensor, torch.Tensor]
@@ -50,9 +50,21 @@ def test_a_token_is_the_weighted_sum_of_its_experts(sizes: tuple[int, ...]) -> N
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_the_kernels_agree_with_the_reference(sizes: tuple[int, ...]) -> None:
     x, stacks, chosen, weights = data(*sizes)
-    with kernels_everywhere():
+    with kernels_everywhere(), poison():
         got = expert_mlp(x, stacks, chosen, weights, x)
     close(got, expert_mlp(x, stacks, chosen, weights, x))
+
+
+@interpreted
+def test_an_expert_that_is_elsewhere_adds_nothing() -> None:
+    x, stacks, chosen, weights = data(9, 64, 64, 4, 2)
+    own = (chosen[:, 1] < 2).unsqueeze(1) & torch.tensor([False, True])
+    chosen, weights = chosen.masked_fill(~own, 4), weights.masked_fill(~own, 0.0)
+    wanted = x + every_expert_on_every_token(x, stacks, chosen.clamp(max=3), weights)
+    plain = expert_mlp(x, stacks, chosen, weights, x)
+    torch.testing.assert_close(plain, wanted, rtol=1e-4, atol=1e-4)
+    with kernels_everywhere(), poison():
+        close(expert_mlp(x, stacks, chosen, weights, x), plain)
 
 
 @interpreted
@@ -135,7 +147,7 @@ def test_int4_experts_are_what_they_unpack_to() -> None:
 @pytest.mark.parametrize("sizes", PACKED, ids=str)
 def test_the_kernels_unpack_int4_as_the_reference_does(sizes: tuple[int, ...]) -> None:
     x, stacks, chosen, weights = packed(sizes, torch.float32)
-    with kernels_everywhere():
+    with kernels_everywhere(), poison():
         got = expert_mlp(x, stacks, chosen, weights, x)
     close(got, expert_mlp(x, stacks, chosen, weights, x))
 

@@ -8,7 +8,7 @@ import torch
 from ddtree.ops.backend import kernels_everywhere
 from ddtree.ops.latent_attention import latent_attention, launch
 from ddtree.ops.tree_attention import AttentionPlan, plan_attention
-from tests.runtime.ops.interpreted import close, interpreted, poisoned
+from tests.runtime.ops.interpreted import close, interpreted, poison, poisoned
 from tests.runtime.ops.paged import PAGE, Heads, Scene, decode_of, make_scene
 
 pytestmark = interpreted
@@ -34,7 +34,8 @@ def planned(scene: Scene, pattern: torch.Tensor | str) -> tuple[AttentionPlan, A
 def attended(scene: Scene, plan: AttentionPlan, cut: launch.Blocks) -> torch.Tensor:
     assert plan.paged is not None
     out = poisoned(*scene.q.shape[:-1], RANK)
-    launch.attend(scene.q, scene.cache[0], plan.paged, SCALE, out, cut)
+    with poison():
+        launch.attend(scene.q, scene.cache[0], plan.paged, SCALE, out, cut)
     return out
 
 

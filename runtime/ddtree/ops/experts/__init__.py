@@ -25,9 +25,9 @@ def expert_mlp(
     """x [..., H] through its experts, plus residual [..., H]: [..., H] in x's dtype.
 
     `stacks` are gate_up [E, 2 F, H] (gate rows, then up rows) and down [E, H, F], floats or INT4;
-    chosen [..., K] int64 and weights [..., K] float32 come from the router. On CUDA nothing is read
-    of experts that nobody chose, and INT4 becomes numbers in registers. Raises ValueError when
-    shapes differ.
+    chosen [..., K] int64 and weights [..., K] float32 come from the router; expert E is nobody's
+    and weighs 0. On CUDA nothing is read of experts that nobody chose, and INT4 becomes numbers in
+    registers. Raises ValueError when shapes differ.
     """
     gate_up, down = stacks
     hidden, inner = x.shape[-1], down.shape[-1]

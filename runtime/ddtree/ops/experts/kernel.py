@@ -192,12 +192,16 @@ def multiply(
 
 @triton.jit
 def combine(p_part, p_weight, p_residual, p_y, N, TOP: tl.constexpr, BN: tl.constexpr):
-    """y = residual + sum of a token's parts, best expert first, times their weights."""
+    """y = residual + sum of a token's parts, best expert first, times their weights.
+
+    A part without weight may be nobody's, and then was never written.
+    """
     i_m = tl.program_id(0).to(tl.int64)
     o_n = tl.program_id(1) * BN + tl.arange(0, BN)
     m_n = o_n < N
     total = tl.load(p_residual + i_m * N + o_n, mask=m_n, other=0.0).to(tl.float32)
     for i_k in tl.static_range(TOP):
-        part = tl.load(p_part + (i_m * TOP + i_k) * N + o_n, mask=m_n, other=0.0)
-        total += tl.load(p_weight + i_m * TOP + i_k) * part
+        weight = tl.load(p_weight + i_m * TOP + i_k + 0 * o_n)
+        m_part = m_n & (weight != 0)
+        total += weight * tl.load(p_part + (i_m * TOP + i_k) * N + o_n, mask=m_part, other=0.0)
     tl.store(p_y + i_m * N + o_n, total.to(p_y.dtype.element_ty), mask=m_n)

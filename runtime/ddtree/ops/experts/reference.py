@@ -17,11 +17,11 @@ def expert_mlp(
 ) -> torch.Tensor:
     """sum over k of weights[k] * down(silu(gate(x)) * up(x)) of expert chosen[k]: [M, H] float32.
 
-    One product an expert that is wanted at all, over the tokens that want it.
+    One product an expert that is wanted at all and is here, over the tokens that want it.
     """
     total = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
     total = total.to(torch.promote_types(total.dtype, x.dtype))
-    for expert in sorted(set(chosen.flatten().tolist())):
+    for expert in sorted(set(chosen.flatten().tolist()) - {down.shape[0]}):
         token, slot = (chosen == expert).nonzero(as_tuple=True)
         inner = gated(x[token], matrix(gate_up, expert, x.dtype))
         part = multiply(inner, matrix(down, expert, x.dtype), None, total.dtype)
