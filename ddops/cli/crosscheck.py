@@ -17,35 +17,37 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ddops.analysis.crosscheck import Crosscheck
+    from ddops.flows.crosscheck import Kept
 
 File = Annotated[
     Path | None,
     typer.Argument(metavar="[FILE]", help="What sglang, vllm or aiperf wrote of its run."),
 ]
+RunFolder = Annotated[Path | None, typer.Option(help="A run's folder; without it the last one.")]
+Cell = Annotated[
+    str | None, typer.Option(help="Beside this cell, e.g. `ar.c4.r1`; else by its load.")
+]
+As = Annotated[Tool | None, typer.Option("--as", help="Whose file it is, where it does not show.")]
+Version = Annotated[str | None, typer.Option(help="Of a tool whose file does not say.")]
+Program = Annotated[
+    str | None,
+    typer.Option(help="Instead of FILE: run this client (of sglang its Python) on the cell."),
+]
+Tokenizer = Annotated[
+    str, typer.Option(help="With --program: the folder of a tokenizer, which it wants.")
+]
+Box = Annotated[str, typer.Option(help="With --program: whose service it asks.")]
 
 
 def crosscheck(
     file: File = None,
-    run: Annotated[
-        Path | None, typer.Option(help="A run's folder; without it the last one.")
-    ] = None,
-    cell: Annotated[
-        str | None, typer.Option(help="Beside this cell, e.g. `ar.c4.r1`; else by its load.")
-    ] = None,
-    tool: Annotated[
-        Tool | None, typer.Option("--as", help="Whose file it is, where it does not show.")
-    ] = None,
-    tool_version: Annotated[
-        str | None, typer.Option(help="Of a tool whose file does not say.")
-    ] = None,
-    program: Annotated[
-        str | None,
-        typer.Option(help="Instead of FILE: run this client (of sglang its Python) on the cell."),
-    ] = None,
-    tokenizer: Annotated[
-        str, typer.Option(help="With --program: the folder of a tokenizer, which it wants.")
-    ] = "",
-    box: Annotated[str, typer.Option(help="With --program: whose service it asks.")] = "local",
+    run: RunFolder = None,
+    cell: Cell = None,
+    tool: As = None,
+    tool_version: Version = None,
+    program: Program = None,
+    tokenizer: Tokenizer = "",
+    box: Box = "local",
     json: Json = False,
 ) -> None:
     """Put what another load client measured beside a cell of a run, and keep it there.
@@ -73,6 +75,10 @@ def crosscheck(
             "name the FILE of another client, or `--program` with `--as`, `--tokenizer`, `--cell`",
             hint="`ddops crosscheck --help`",
         )
+    _show(kept, out)
+
+
+def _show(kept: Kept, out: Output) -> None:
     out.result(_data(kept.found), _draw(kept.found))
     for line in kept.found.otherwise:
         out.warn(f"not the same load: {line}")
