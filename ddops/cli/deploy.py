@@ -97,9 +97,12 @@ def _deploy_each(
         if dry_run:
             show(out, planned, line)
         out.show(draw_several(planned, line))
-        barred = [outcome for outcome in planned if outcome.exit_code]
-        names = [outcome.box for outcome in planned if not outcome.exit_code]
-        changes = any(outcome.result["commands"] for outcome in planned if outcome.result)
+        left = ensemble.crippled(planned)
+        barred = [*(one for one in planned if one.exit_code), *left]
+        alone = {one.box for one in barred}
+        kept = [one for one in planned if one.box not in alone]
+        names = [one.box for one in kept]
+        changes = any(one.result["commands"] for one in kept if one.result)
         if changes and not out.confirm(f"Do this to {', '.join(names)}?", yes=False):
             out.say("nothing was changed")
             show(out, barred, line)

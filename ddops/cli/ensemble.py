@@ -11,9 +11,25 @@ from dataclasses import replace
 
 from ddops.cli.output import Output
 from ddops.cli.several import Outcome, at_once, each
-from ddops.errors import ServiceError
+from ddops.errors import ServiceError, SpecError
 
 LEAVE = "--leave-failed"
+
+
+def crippled(planned: Sequence[Outcome]) -> list[Outcome]:
+    """Boxes that could be deployed, but not one that they serve with: they are left alone too."""
+    from ddops.spec.groups import together
+    from ddops.spec.load import load_box
+
+    done = {one.box: one for one in planned}
+    loaded = [load_box(one.box) for one in planned if one.exit_code != SpecError.exit_code]
+    return [
+        replace(done[name], exit_code=done[failed[0]].exit_code, result=None, error=said)
+        for names in together(loaded)
+        if (failed := _failed(names, done))
+        for name in sorted(names - {*failed})
+        for said in [f"left alone: it serves with `{failed[0]}`, which cannot be planned"]
+    ]
 
 
 def deploy(names: Sequence[str], words: Sequence[str], out: Output) -> list[Outcome]:

@@ -142,6 +142,19 @@ def test_a_router_that_does_not_come_up_takes_its_replicas_back(serving: Trio) -
     assert all(one["error"].endswith("generation 1 serves again") for one in told.values())
 
 
+def test_of_boxes_that_serve_as_one_none_is_deployed_when_one_cannot_be_planned(
+    serving: Trio,
+) -> None:
+    serving.write(decoding={"mode": "ar"})
+    path = serving.folder / "inventories" / "other.yaml"
+    path.write_text(path.read_text("utf-8").replace("model.gguf", "missing.gguf"), "utf-8")
+    done = serving.ddops("deploy", "all", "--json")  # nobody answers: all would be left alone
+    told = outcomes(done)
+    assert {one["exit_code"] for one in told.values()} == {6}
+    assert "cannot be planned" in told["stand"]["error"]
+    assert "cannot be planned" in told["front"]["error"]
+
+
 def test_a_first_deploy_of_which_one_fails_leaves_none_running(tmp_path: Path) -> None:
     trio = Trio(tmp_path)
     trio.spoil("stand", exit=3)
