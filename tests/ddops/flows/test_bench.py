@@ -236,7 +236,7 @@ def test_a_mistake_in_the_matrix_is_shown_with_its_line(box: BenchMachine) -> No
     box.matrix(concurency=[1])
     wrong = box.bench()
     assert wrong.returncode == 3
-    assert "small.yaml:1:1: unknown key `concurency`" in wrong.stderr
+    assert "small.yaml:2:1: unknown key `concurency`" in wrong.stderr
     assert "did you mean `concurrency`?" in wrong.stderr
 
 
