@@ -17,8 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from ddtree.engine.errors import CapacityError
-from ddtree.engine.others import reason
-from ddtree.engine.ranks import Errand
+from ddtree.engine.others import Errand, reason
 from ddtree.models.errors import ModelError
 
 GRACE_S = 2.0  # for the last order, once the first rank is gone
@@ -42,12 +41,14 @@ class Line:
             self._connection.send(word)
 
     def _read(self) -> None:
-        with suppress(EOFError, OSError):
-            while True:
-                self._orders.put(self._connection.recv())
-        self._orders.put(None)
-        if not self._ended.wait(GRACE_S):
-            os._exit(1)
+        try:
+            with suppress(EOFError, OSError):
+                while True:
+                    self._orders.put(self._connection.recv())
+        finally:  # whatever it was, no more will be heard
+            self._orders.put(None)
+            if not self._ended.wait(GRACE_S):
+                os._exit(1)
 
     def end(self) -> None:
         self._ended.set()
@@ -59,7 +60,8 @@ def main() -> int:
         signal.signal(name, signal.SIG_IGN)
     line = Line(Connection(int(sys.argv[1])))
     errand = line.next()
-    assert isinstance(errand, Errand), "the first order says who this is"
+    if not isinstance(errand, Errand):  # the first rank is gone already
+        return 0
     try:
         _follow(errand, line)
     except (ModelError, CapacityError, ValueError) as error:  # the first rank says it
@@ -73,7 +75,7 @@ def main() -> int:
 
 
 def _follow(errand: Errand, line: Line) -> None:
-    # inside, because torch takes seconds and whoever started this should know what fails in them
+    # inside, because torch takes seconds, in which signals are to be passed over already
     import torch
 
     from ddtree.engine.build import build_runner

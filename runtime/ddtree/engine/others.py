@@ -1,8 +1,21 @@
-"""The other ranks, as the first one's engine sees them: told what to do, and watched."""
+"""The other ranks, as the first one's engine sees them: told what to do, and watched. No torch."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
+
+from ddtree.config import EngineConfig
+
+
+@dataclass(frozen=True)
+class Errand:
+    """What a rank is started for. `folder` is where the ranks find each other."""
+
+    config: EngineConfig
+    rank: int
+    folder: Path
 
 
 class Others(Protocol):

@@ -24,21 +24,12 @@ from typing import Any
 
 from ddtree.config import EngineConfig
 from ddtree.engine.errors import RankError
-from ddtree.engine.others import reason
+from ddtree.engine.others import Errand, reason
 from ddtree.parallel.join import leave
 
 NOTICED_S = 10.0  # until a death that broke a collective is known as one
 ENDING_S = 30.0  # that a rank gets to end by itself; torch takes some on busy cores
 SECRET = "DDTREE_API_KEY"  # the server's alone
-
-
-@dataclass(frozen=True)
-class Errand:
-    """What a rank is started for. `folder` is where the ranks find each other."""
-
-    config: EngineConfig
-    rank: int
-    folder: Path
 
 
 @dataclass(frozen=True)
