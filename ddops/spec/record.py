@@ -177,7 +177,7 @@ class Record(Word):
     gates: tuple[Gate, ...]
     coding: Coding | None = Field(default=None, exclude_if=is_none)
     failure: Failure | None
-    telemetry: Telemetry | None = None
+    telemetry: Telemetry | None = Field(default=None, exclude_if=is_none)
     command: tuple[str, ...] = Field(min_length=1)  # the ddops command line that made it
 
     @property
