@@ -98,5 +98,6 @@ def _names_nobody(folder: Path, box: Box) -> None:
     everything = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     assert SECRET.encode() not in everything
     assert box.address.encode() not in everything
+    assert box.name.encode() not in everything
     listed = json.loads((folder / "data/redactions.json").read_text("utf-8"))
     assert not any(box.address in json.dumps(each) for each in listed)
