@@ -59,9 +59,9 @@ def test_a_cell_at_a_rate_sends_on_time_and_is_compared_at_its_own_rate(
 ) -> None:
     record = measured.record("ddtree-b8.q20.r1")
     assert record.ok
-    due = [trace.due for trace in record.traces]
-    assert due[0] == 0.0
-    assert due[-1] == pytest.approx(5 / 20)
+    due = [trace.due for trace in record.traces if trace.due is not None]
+    assert (len(due), min(due)) == (6, 0.0)
+    assert max(due) == pytest.approx(5 / 20)
     assert record.metrics is not None and record.metrics.sent_late_s is not None
     assert record.metrics.sent_late_s.n == 6
     assert [gate.name for gate in record.gates] == ["garbage", "alone", "lossless"]
@@ -71,7 +71,8 @@ def test_a_cell_at_a_rate_sends_on_time_and_is_compared_at_its_own_rate(
 
 def test_a_trace_asks_what_its_lines_say(measured: BenchMachine) -> None:
     record = measured.record("ar.trace.r1")
-    assert [trace.due for trace in record.traces] == pytest.approx([0.0, 0.05, 0.1])
+    due = sorted(trace.due for trace in record.traces if trace.due is not None)
+    assert due == pytest.approx([0.0, 0.05, 0.1])
     assert {trace.completion_tokens for trace in record.traces} == {9}
     assert record.trace_sha256 == hashlib.sha256(lines(TIMES).encode()).hexdigest()
 
