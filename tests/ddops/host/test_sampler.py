@@ -281,21 +281,14 @@ def test_an_older_tool_is_asked_in_its_own_words(
 @pytest.mark.usefixtures("tool")
 def test_the_tool_does_not_outlive_a_sampler_that_is_killed(file: Path) -> None:
     start(file)
-    (mine,) = (pid for pid in processes() if str(file) in command_of(pid))
-    (tool,) = children_of(mine)
+    running = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
+    (mine,) = (pid for pid in running if str(file) in command_of(pid))
+    (tool,) = map(int, Path(f"/proc/{mine}/task/{mine}/children").read_text().split())
     os.kill(mine, signal.SIGKILL)
     eventually(lambda: "nvidia-smi" not in command_of(tool))
-
-
-def processes() -> list[int]:
-    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
 
 
 def command_of(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace")
     return ""
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
