@@ -69,7 +69,7 @@ def misses(found: Metrics, sent: dict[str, float]) -> dict[str, tuple[float, flo
     }
 
 
-@pytest.mark.parametrize("concurrency", [1, 64, 256])
+@pytest.mark.parametrize("concurrency", [1, 64, pytest.param(256, marks=pytest.mark.slow)])
 def test_what_the_server_sent_is_measured_within_one_percent(concurrency: int) -> None:
     """Against the server's own stamps of when it sent, not against when it meant to.
 
@@ -96,14 +96,14 @@ def test_several_processes_measure_what_one_does() -> None:
     for slower in SLOWER:
         plan = Plan(ttft=0.8 * slower, gap=0.08 * slower, tokens=TOKENS)
         with serving(plan) as target:
-            measured = run(target, replace(work(48, 48), processes=3))
-            sent = really(target, 48)
+            measured = run(target, replace(work(16, 16), processes=2))
+            sent = really(target, 16)
         found = derived(measured)
-        assert measured.window.client_processes == 3
+        assert measured.window.client_processes == 2
         assert sorted(t.prompt for t in measured.window.traces) == sorted(
-            f"p{n}" for n in range(48)
+            f"p{n}" for n in range(16)
         )
-        assert (found.completed, found.failed, found.accept) == (48, 0, 3.0)
+        assert (found.completed, found.failed, found.accept) == (16, 0, 3.0)
         missed = misses(found, sent)
         if not missed:
             return
