@@ -33,6 +33,11 @@ class Wanted:
     layers: int | None = None  # of the target; None: all
 
     @property
+    def name(self) -> str:
+        """Of what was timed: a part of a model is not the model."""
+        return self.pair if self.layers is None else f"{self.pair}, {self.layers} layers"
+
+    @property
     def shapes(self) -> Pair:
         """Raises KeyError for an unknown pair, ModelError for one that does not divide."""
         pair = PAIRS[self.pair].rank_of(self.rank_of)
@@ -50,7 +55,7 @@ def run(wanted: Wanted) -> dict[str, Any]:
         rows = {routing: _rows(bench, wanted, routing, bandwidth) for routing in routings}
     return {
         **header("step", wanted.device),
-        "pair": wanted.pair,
+        "pair": wanted.name,
         **_share(wanted, pair),
         "weights": "random, experts INT4" if bench.int4 else "random",
         "dtype": str(wanted.dtype).removeprefix("torch."),

@@ -160,6 +160,7 @@ def test_a_rank_is_timed_from_the_command_line(
     assert "experts drawn skewed:" in said
     document = json.loads(out.read_text())
     assert (document["rank_of"], document["layers"]) == (2, 2)
+    assert document["pair"] == "small-kimi, 2 layers", "which no one takes for the model"
     assert document["absent"]["all_reduces_a_verify"] == 5
     for steps in (document["steps"], document["skewed_steps"]):
         assert [row["case"]["budget"] for row in steps] == [0, 8, 12]
