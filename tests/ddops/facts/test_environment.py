@@ -51,7 +51,7 @@ ARCHIVE = {"url": "https://example.org/a.whl"}
             {"url": "https://example.org/k", "vcs_info": {"vcs": "git", "commit_id": "c" * 40}},
             Origin(kind="vcs", url="https://example.org/k", vcs="git", commit="c" * 40),
         ),
-        ({"url": "file:///home/al/x", "dir_info": {}}, Origin(kind="directory", url=None)),
+        ({"url": "file:///srv/x", "dir_info": {}}, Origin(kind="directory", url=None)),
     ],
 )
 def test_a_package_says_where_it_came_from(
