@@ -10,6 +10,7 @@ from ddops.bench.clients import CLIENTS, PROMPTS, Errand, prompts
 from ddops.bench.prompts import load_prompts, questions
 from ddops.errors import BenchError, UsageError
 from ddops.facts.look import way_to
+from ddops.flows.course import terminable
 from ddops.flows.crosscheck import Kept, adopt, good_cell
 from ddops.flows.runs import chosen, load
 from ddops.flows.service import current
@@ -52,7 +53,7 @@ def measure(site: Site, folder: Path | None, cell: str, by: Generator, voice: Vo
         (Path(place) / PROMPTS).write_text(prompts(client, asked), "utf-8")
         argv = client.argv(by.program, errand)
         why = f"to measure {cell} with another client"
-        with voice.step(f"{by.tool}: {cell}"):
+        with terminable(), voice.step(f"{by.tool}: {cell}"):
             done = Local().run(Run(argv=argv, why=why, timeout_s=None, cwd=place))
         found = Path(place) / client.result
         if not (done.ok and found.is_file()):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.ddops.bench.test_foreign import CLIENTS
-from tests.ddops.flows.bench_machine import BenchMachine
+from tests.ddops.flows.bench_machine import BenchMachine, eventually
 from tests.ddops.machine import Done
 
 CELL = "served.c2.r1"
@@ -94,3 +95,16 @@ def test_half_a_wish_is_refused(box: BenchMachine) -> None:
     refused = box.ddops("crosscheck", "--program", "vllm", "--cell", CELL)
     assert refused.returncode == 2
     assert "`--as`, `--tokenizer`, `--cell`" in refused.stderr
+
+
+def test_a_killed_crosscheck_leaves_no_client_behind(box: BenchMachine) -> None:
+    noted = box.folder / "pid"
+    client = program(box, f"echo $$ > {noted}", "exec sleep 600")
+    named = ("--program", client, "--as", "vllm", "--tokenizer", "tok", "--cell", CELL)
+    (run,) = (box.folder / "results").glob("small-*")
+    with box.process("crosscheck", *named, "--box", "stand", "--run", str(run)) as process:
+        eventually(lambda: noted.exists() and noted.read_text("utf-8").strip() != "")
+        pid = int(noted.read_text("utf-8"))
+        process.terminate()
+        assert process.wait(60) == 130
+    eventually(lambda: not Path(f"/proc/{pid}").exists())
