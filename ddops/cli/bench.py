@@ -62,9 +62,10 @@ def bench(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Measure a matrix of configurations; restart the service per variant, then put it back.
+    """Measure a matrix of configurations, and put the box back.
 
-    Run it again after any interruption: only cells without a good record are measured.
+    The service is restarted for each variant. Run it again after any interruption: only cells
+    without a good record are measured.
 
     \b
     Example:

@@ -21,9 +21,9 @@ B = Annotated[Path, typer.Argument(metavar="B", help="Another one, that is told 
 
 
 def compare(a: A, b: B, json: Json = False, quiet: Quiet = False) -> None:
-    """Compare two runs cell by cell, in pairs, each ratio with its interval and effect size.
+    """Compare two runs cell by cell, each ratio with its interval.
 
-    What was not measured alike is refused with its reason.
+    Also with its effect size. What was not measured alike is refused with its reason.
 
     \b
     Example:

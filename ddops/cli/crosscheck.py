@@ -50,9 +50,9 @@ def crosscheck(
     box: Box = "local",
     json: Json = False,
 ) -> None:
-    """Put what another load client measured beside a cell of a run, and keep it there.
+    """Put what another load client measured beside a cell.
 
-    The report then shows both, with what the other one defines otherwise.
+    It stays with the run, whose report then shows both, with what the other one defines otherwise.
 
     \b
     Example:

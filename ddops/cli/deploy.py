@@ -38,7 +38,7 @@ def deploy(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Make a box serve what its inventory says, and prove that it does.
+    """Make a box serve what its inventory says, and prove it.
 
     Shows the plan and asks; then applies it, waits for the first token, and asks one question.
 

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 
 def diff(boxes: BoxNames = None, json: Json = False) -> None:
-    """Say where a box has drifted: unit, secrets, process, packages, weights, driver.
+    """Say where a box has drifted from what it should be.
 
-    The inventory says what the unit should be; packages and driver should be those with which
-    the deployment passed its gate. Exit code 5 means that there is drift.
+    Unit, secrets, process, packages, weights and driver are compared. The inventory says what the
+    unit should be; packages and driver should be those with which the deployment passed its gate.
+    Exit code 5 means that there is drift.
 
     \b
     Example:

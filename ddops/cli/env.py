@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 env = typer.Typer(
     name="env",
-    help="Bring a working environment, patches included, from one machine to another.",
+    help="Bring a working environment from one machine to another.",
     no_args_is_help=True,
 )
 

@@ -26,9 +26,10 @@ def explain(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Give every flag of the engine with its reason, its source and how sure it is.
+    """Give every flag of the engine with its reason.
 
-    Exit code 5 means that a rule forbids the wish. Changes nothing.
+    And with its source, and how sure it is. Exit code 5 means that a rule forbids the wish.
+    Changes nothing.
 
     \b
     Example:

@@ -23,9 +23,9 @@ def history(
     steps: Annotated[bool, typer.Option("--steps", help="Show each step that was done.")] = False,
     json: Json = False,
 ) -> None:
-    """Say what ddops did to a box: when, who, from where, and how it ended.
+    """Say what ddops did to a box, when, and how it ended.
 
-    It is written on the box, line by line, in history.jsonl.
+    Also who did it and from where. It is written on the box, line by line, in history.jsonl.
 
     \b
     Example:

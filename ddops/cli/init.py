@@ -26,7 +26,9 @@ def init(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Look at a box and write its first inventory into ./inventories. Changes nothing there.
+    """Look at a box and write its first inventory.
+
+    It goes into ./inventories; nothing is changed on the box.
 
     \b
     Example:

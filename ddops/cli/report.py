@@ -29,9 +29,9 @@ def report(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Turn a run's records into a page to read, the same as Markdown, and findings.
+    """Turn a run's records into a page to read.
 
-    A transcript becomes one Markdown file of findings.
+    Also as Markdown, and with its findings. A transcript becomes one Markdown file of findings.
 
     \b
     Example:

@@ -39,7 +39,7 @@ def search(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Find the best configuration that works, and leave the box serving it.
+    """Find the best configuration that works, and serve it.
 
     Bisects where budgets begin to fail, changes one thing at a time to find out why, and writes
     what it learned to ./rules. Run it again after an interruption: it goes on.

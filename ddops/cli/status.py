@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def status(
     boxes: BoxNames = None, json: Json = False, quiet: Quiet = False, verbose: Verbose = False
 ) -> None:
-    """Say how the service is, and where it differs from the inventory.
+    """Say how the service is.
 
-    Exit code 8 means that it is not ready.
+    And where it differs from the inventory. Exit code 8 means that it is not ready.
 
     \b
     Example:
