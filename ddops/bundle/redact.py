@@ -57,8 +57,8 @@ PATTERNS: Final = (
     Pattern(
         "assigned secret",
         ("api_key=", "token=", "password="),
-        r"(?i)(?<=api_key=)(?!<)[^\s\"'\\<>]{6,}|(?<=token=)(?!<)[^\s\"'\\<>]{6,}"
-        r"|(?<=password=)(?!<)[^\s\"'\\<>]{6,}",
+        # `tiktoken==0.13.0` is a package of a lock
+        r"(?i)(?:(?<=api_key=)|(?<=token=)|(?<=password=))(?![<=])[^\s\"'\\<>]{6,}",
     ),
     Pattern("home", ("/home/", "/users/"), r"(?<![\w.])/(?:home|Users)/(?!USER\b)[\w.@-]+"),
     # Four numbers alone may be a version: it takes a scheme, a user, a port or a mask beside them.
