@@ -13,7 +13,7 @@ from ddops.flows.report import report
 from tests.checkout import ROOT
 from tests.ddops import records
 
-BUNDLE = next((ROOT / "repro" / "local-smollm2-epyc").glob("*.tar.zst"))
+BUNDLE = ROOT / "repro" / "local-smollm2-epyc" / "local-35efde8c.tar.zst"
 SECTIONS = ["Algorithm", "Results", "Fixes", "Other boxes", "Bottleneck", "Roadmap"]
 
 
