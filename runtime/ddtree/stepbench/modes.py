@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from ddtree.config import EngineConfig, Mode
 from ddtree.core.sequence import Output, Request
@@ -18,6 +19,7 @@ from ddtree.speculate.seam import Models
 from ddtree.stepbench.report import header
 
 Prompts = list[tuple[int, ...]]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,7 @@ def run(base: EngineConfig, variants: list[Variant], asked: Asked) -> dict[str, 
     `differing` counts answers that are not the first variant's first ones. Raises ModelError,
     CapacityError, ValueError.
     """
-    with ThreadPoolExecutor(1) as loading:  # as `open_engine` does
-        models = loading.submit(load_models, replace(base, mode="ddtree")).result()
+    models = _elsewhere(lambda: load_models(replace(base, mode="ddtree")))
     speeds: dict[Variant, list[Speed]] = {variant: [] for variant in variants}
     differing = dict.fromkeys(variants, 0)
     expected: list[list[int]] | None = None
@@ -139,7 +140,7 @@ def _measure(
         prefix_cache=False,  # else the warm-up would have prefilled the prompts
     )
     own = models if variant.mode != "ar" else Models(models.target, None)
-    engine = build(config, own)
+    engine = _elsewhere(lambda: build(config, own))
     engine.start()
     try:
         _answer(engine, "warm", asked)  # kernels of every shape are compiled here, not in the time
@@ -152,6 +153,12 @@ def _measure(
     accept = 1 + (after.accepted - before.accepted) / steps if steps else None
     tokens = sum(map(len, answers))
     return answers, Speed(tokens / seconds, decode, accept, tokens, seconds)
+
+
+def _elsewhere(call: Callable[[], _T]) -> _T:
+    """On a thread that ends, as `open_engine` does: it takes its team of OpenMP with it."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(call).result()
 
 
 def _answer(engine: Engine, name: str, asked: Asked) -> tuple[list[list[int]], float, float]:
