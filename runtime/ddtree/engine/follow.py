@@ -81,11 +81,11 @@ def _follow(errand: Errand, line: Line) -> None:
     from ddtree.engine.build import build_runner
     from ddtree.engine.open import load_models
     from ddtree.engine.resolve import resolve_device
-    from ddtree.parallel.join import join, leave
+    from ddtree.parallel.join import join, leave, meet
 
     config = errand.config
     device = resolve_device(config, errand.rank)
-    group = join(errand.rank, config.ranks, errand.folder, device)
+    group = join(errand.rank, config.ranks, meet(config.ranks, errand.folder), device)
     models = load_models(config, group)
     line.say("loaded")
     if line.next() is None:  # the first rank could not load its own

@@ -47,7 +47,7 @@ def _open_with(ranks: Ranks, config: EngineConfig) -> Engine:
     """This rank's engine, when the others have theirs. Raises what one of them failed with."""
 
     def load() -> Engine:
-        group = join(0, config.ranks, ranks.folder, resolve_device(config))
+        group = join(0, config.ranks, ranks.store, resolve_device(config))
         models = load_models(config, group)
         ranks.agree()
         return build(config, models)

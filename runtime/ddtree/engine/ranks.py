@@ -25,7 +25,7 @@ from typing import Any
 from ddtree.config import EngineConfig
 from ddtree.engine.errors import RankError
 from ddtree.engine.others import Errand, reason
-from ddtree.parallel.join import leave
+from ddtree.parallel.join import leave, meet
 
 NOTICED_S = 10.0  # until a death that broke a collective is known as one
 ENDING_S = 30.0  # that a rank gets to end by itself; torch takes some on busy cores
@@ -46,6 +46,7 @@ class Ranks:
     def __init__(self, config: EngineConfig) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="ddtree-ranks-")
         self.folder = Path(self._temporary.name)
+        self.store = meet(config.ranks, self.folder)  # before a death can take the folder away
         self.death: Future[Any] = Future()  # why the first of them ended
         self._closing = threading.Event()
         self._dying = threading.Lock()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from torch import distributed
+from torch.distributed import FileStore, Store  # type: ignore[attr-defined]
 
 from ddtree.parallel.group import Group
 
@@ -16,7 +17,17 @@ from ddtree.parallel.group import Group
 HANGS_S = 120
 
 
-def join(rank: int, size: int, folder: Path, device: torch.device) -> Group:
+def meet(size: int, folder: Path) -> Store:
+    """Where the ranks find each other. Raises FileNotFoundError when the folder is gone: torch
+    would look for it for five minutes, and let no other thread run meanwhile.
+    """
+    folder.stat()
+    store = FileStore(str(folder / "store"), size)
+    store.set_timeout(timedelta(seconds=HANGS_S))
+    return store
+
+
+def join(rank: int, size: int, store: Store, device: torch.device) -> Group:
     """Returns when all ranks are there. Collectives are NCCL's on CUDA, else gloo's."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all of them are here
     cuda = device.type == "cuda"
@@ -24,7 +35,7 @@ def join(rank: int, size: int, folder: Path, device: torch.device) -> Group:
         torch.cuda.set_device(device)
     distributed.init_process_group(
         "nccl" if cuda else "gloo",
-        init_method=f"file://{folder / 'store'}",
+        store=store,
         rank=rank,
         world_size=size,
         timeout=timedelta(seconds=HANGS_S),

@@ -7,19 +7,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from ddtree.parallel.group import ALONE, Group
+from ddtree.parallel.join import meet
 
 TALK = """
 import json
 import sys
 from pathlib import Path
 import torch
-from ddtree.parallel.join import join, leave
+from ddtree.parallel.join import join, leave, meet
 
 rank = int(sys.argv[1])
-group = join(rank, 2, Path(sys.argv[2]), torch.device("cpu"))
+group = join(rank, 2, meet(2, Path(sys.argv[2])), torch.device("cpu"))
 own = torch.arange(6, dtype=getattr(torch, sys.argv[3])).view(1, 2, 3) + 10 * rank
 gathered = group.all_gather(own)
 once = group.all_reduce(group.first(own.clone()))
@@ -38,6 +40,11 @@ def test_what_counts_once_counts_on_the_first_rank() -> None:
     x = torch.randn(2, 3)
     assert Group(0, 4).first(x) is x
     assert not Group(3, 4).first(x).any()
+
+
+def test_ranks_whose_folder_is_gone_do_not_look_for_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        meet(2, tmp_path / "gone")
 
 
 def test_two_ranks_hear_the_same(tmp_path: Path) -> None:
