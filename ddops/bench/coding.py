@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError
 from ddops.errors import SpecError
 from ddops.host.sandbox import Limits, Ran
 from ddops.spec.base import Word
+from ddops.spec.complaint import complaint
 from ddops.spec.matrix import CodingAsked
 from ddops.spec.record import Coding, Gate, Solved
 
@@ -138,9 +139,7 @@ def _problem(path: Path, number: int, line: str) -> Problem:
     try:
         return Problem.model_validate_json(line)
     except ValidationError as wrong:
-        first = wrong.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the line"
         raise SpecError(
-            f"{path}:{number}: {where}: {first['msg'][:1].lower()}{first['msg'][1:]}",
+            f"{path}:{number}: {complaint(wrong, 'the line')}",
             hint="a problem is one JSON object with `task_id`, `prompt`, `entry_point` and `test`",
         ) from wrong

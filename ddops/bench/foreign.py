@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from ddops.errors import SpecError
+from ddops.spec.complaint import complaint
 from ddops.spec.foreign import Foreign, Stated
 from ddops.spec.tool import Tool
 
@@ -41,9 +42,8 @@ def read(data: bytes, name: str, tool: Tool | None, version: str | None) -> Fore
     try:
         return Foreign.model_validate({"tool_version": version, **told, **own})
     except ValidationError as wrong:
-        first = wrong.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise SpecError(f"{name}: {where}: {first['msg']}", hint=_HINT) from None
+        first = complaint(wrong, "")
+        raise SpecError(f"{name}: {first.where}: {first.message}", hint=_HINT) from None
 
 
 def _sglang(found: Found) -> dict[str, Any]:

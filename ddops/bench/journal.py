@@ -18,6 +18,7 @@ from ddops.errors import BenchError, SpecError
 from ddops.host.atomic import write
 from ddops.spec import record_text
 from ddops.spec.base import Word
+from ddops.spec.complaint import complaint
 from ddops.spec.deployment import Deployment
 from ddops.spec.matrix import Cell, Matrix
 from ddops.spec.record import Record
@@ -134,9 +135,8 @@ def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
 def _damaged(path: Path, wrong: ValueError) -> SpecError:
     reason = str(wrong)
     if isinstance(wrong, ValidationError):
-        first = wrong.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        reason = f"{where}: {first['msg']}"
+        first = complaint(wrong)
+        reason = f"{first.where}: {first.message}"
     hint = "move the file away, then run the matrix again"
     return SpecError(f"{path}: {reason}", hint=hint)
 

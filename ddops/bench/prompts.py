@@ -17,6 +17,7 @@ from ddops.bench.client import Question
 from ddops.bench.datasets import Prompt
 from ddops.errors import SpecError
 from ddops.spec.base import Word
+from ddops.spec.complaint import complaint
 from ddops.spec.matrix import Load, Pace
 
 _SHIPPED = Path(__file__).parent / "prompts"
@@ -172,10 +173,10 @@ def _own(data: bytes, path: Path) -> PromptSet:
     try:
         read = _File.model_validate_json(data)
     except ValidationError as wrong:
-        first = wrong.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        first = complaint(wrong)
         raise SpecError(
-            f"{path}: {where}: {first['msg']}", hint=f"a prompt file looks like `{_EXAMPLE}`"
+            f"{path}: {first.where}: {first.message}",
+            hint=f"a prompt file looks like `{_EXAMPLE}`",
         ) from wrong
     doubled = [id for id, count in Counter(p.id for p in read.prompts).items() if count > 1]
     if doubled:

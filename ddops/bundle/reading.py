@@ -11,6 +11,7 @@ from pydantic_core import from_json
 
 from ddops.bundle.bag import MOST_READ, Finding
 from ddops.spec import record_text
+from ddops.spec.complaint import complaint
 from ddops.spec.record import Record, Trace
 
 _T = TypeVar("_T")
@@ -110,6 +111,4 @@ def _first(error: Exception) -> str:
         return f"cannot be read: {error}"
     if error.error_count() > _MANY:
         return f"{error.error_count()} things in it are wrong"
-    first = error.errors()[0]
-    where = ".".join(map(str, first["loc"])) or "the file"
-    return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    return str(complaint(error))

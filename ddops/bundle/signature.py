@@ -22,6 +22,7 @@ from securesystemslib.signer import Signature
 from ddops.bundle.bag import SIGNATURE, TAG_MANIFEST, Finding
 from ddops.bundle.recheck import Opened
 from ddops.spec.base import Word
+from ddops.spec.complaint import complaint
 
 MOST_BYTES: Final = 1 << 20
 MOST_SIGNATURES: Final = 16
@@ -157,6 +158,6 @@ def _digest(content: bytes) -> dict[str, str]:
 
 def _first(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg'].lower()}"
+        first = complaint(error)
+        return f"{first.where}: {first.message.lower()}"
     return str(error)

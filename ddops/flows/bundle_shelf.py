@@ -25,6 +25,7 @@ from ddops.flows.bundle_verify import sound, verify
 from ddops.flows.voice import Voice
 from ddops.host import atomic, registry
 from ddops.spec.bundle import BundleInfo
+from ddops.spec.complaint import complaint
 from ddops.spec.shelf import Blob, Index, Registry, Shelf, Shelved, parse_shelf
 
 INDEX: Final = "index.json"
@@ -163,10 +164,9 @@ def _index(shelf: Path) -> Index:
     except FileNotFoundError:
         return Index(schema_version=1, bundles={})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
+        first = complaint(error)
         raise BundleError(
-            f"{path}: {where}: {first['msg']}",
+            f"{path}: {first.where}: {first.message}",
             hint="is it a shelf of another version of ddops? Name another folder",
         ) from None
 

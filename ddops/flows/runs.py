@@ -16,6 +16,7 @@ from ddops.host.local import Local
 from ddops.spec import record_text
 from ddops.spec.base import Word
 from ddops.spec.bundle import Environment
+from ddops.spec.complaint import complaint
 from ddops.spec.record import Record
 from ddops.spec.run import Run
 
@@ -111,11 +112,7 @@ def _record(path: Path, *, chunks: bool) -> Record:
 
 
 def _damaged(path: Path, wrong: ValueError) -> SpecError:
-    reason = str(wrong)
-    if isinstance(wrong, ValidationError):
-        first = wrong.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        reason = f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    reason = complaint(wrong) if isinstance(wrong, ValidationError) else wrong
     return SpecError(
         f"{path}: {reason}",
         hint="was it edited, or written by another version of ddops? Move it away and measure "
