@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddops.bundle import bag, recheck
 from ddops.bundle.difference import differences
 from ddops.bundle.recheck import Opened
-from ddops.flows.bundle_verify import sound, unpacked
+from ddops.flows.bundle_verify import read_sound, unpacked
 from ddops.spec.drift import Drift
 
 
@@ -27,11 +26,7 @@ def diff(one: Path, other: Path) -> Compared:
 
 def _whole(path: Path) -> Opened:
     with unpacked(path) as folder:
-        sound(path, bag.check(folder))
-        recheck.refuse_newer(folder)
-        opened = recheck.open_bundle(folder)
-    sound(path, opened.findings)
-    return opened
+        return read_sound(path, folder)
 
 
 def _name(opened: Opened, path: Path) -> str:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from ddops.analysis import drift
 from ddops.analysis.pairs import Evidence, compare
-from ddops.bundle import bag, recheck, replayed
+from ddops.bundle import bag, replayed
 from ddops.bundle.bag import Finding
 from ddops.bundle.danger import Danger, dangers, differences
 from ddops.errors import BundleError, CheckError, ClaimsError, DdopsError, UsageError
 from ddops.facts.look import look, look_environment
-from ddops.flows.bundle_verify import Verified, sound, unpacked, verify
+from ddops.flows.bundle_verify import Verified, read_sound, sound, unpacked, verify
 from ddops.flows.compare import TIMINGS
 from ddops.flows.site import Site, opened
 from ddops.spec.bundle import BundleInfo, Environment
@@ -73,10 +73,7 @@ def error(found: Sequence[Finding]) -> type[DdopsError]:
 def whole(path: Path) -> Whole:
     """Raises `BundleError` for a bundle with a fault up to L1; of several attempts the last."""
     with unpacked(path) as folder:
-        sound(path, bag.check(folder))
-        recheck.refuse_newer(folder)
-        read = recheck.open_bundle(folder)
-        sound(path, read.findings)
+        read = read_sound(path, folder)
         pinned = hashlib.sha256((folder / bag.TAG_MANIFEST).read_bytes()).hexdigest()
     assert read.info and read.run, "what is not there is a finding"
     ordered = sorted(read.records.values(), key=lambda record: record.started_at)

@@ -106,6 +106,17 @@ def unpacked(path: Path, near: Path | None = None) -> Iterator[Path]:
         raise UsageError(f"there is no bundle {path}", hint="make one: `ddops bundle create`")
 
 
+def read_sound(path: Path, folder: Path) -> recheck.Opened:
+    """The bundle at `path`, unpacked in `folder`, in words. Raises `BundleError` for a fault up to
+    L1, or a format that is newer than this ddops.
+    """
+    sound(path, bag.check(folder))
+    recheck.refuse_newer(folder)
+    opened = recheck.open_bundle(folder)
+    sound(path, opened.findings)
+    return opened
+
+
 def sound(path: Path, findings: Iterable[Finding]) -> None:
     """What has faults is not signed, shown, unpacked, repeated or given away."""
     if told := "\n".join(map(str, findings)):

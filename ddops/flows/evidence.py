@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from ddops.analysis.pairs import Evidence
-from ddops.bundle import bag, recheck
-from ddops.errors import BundleError, UsageError
-from ddops.flows.bundle_verify import derived, unpacked
+from ddops.bundle import recheck
+from ddops.errors import UsageError
+from ddops.flows.bundle_verify import derived, read_sound, unpacked
 from ddops.flows.runs import load
 from ddops.spec.record import Record
 from ddops.spec.run import Run
@@ -38,18 +38,9 @@ def evidence(path: Path) -> Evidence:
 
 
 def _bundled(path: Path, folder: Path) -> Evidence:
-    findings = list(bag.check(folder))
-    if not findings:
-        recheck.refuse_newer(folder)
-        opened = recheck.open_bundle(folder)
-        findings += opened.findings
-        if opened.run is not None and not findings:
-            return last(opened.run, opened.records, partial(recheck.whole, folder))
-    raise BundleError(
-        f"{path} is damaged",
-        detail="\n".join(map(str, findings)),
-        hint=f"`ddops bundle verify {path}` names every fault",
-    )
+    opened = read_sound(path, folder)
+    assert opened.run, "what is not there is a finding"
+    return last(opened.run, opened.records, partial(recheck.whole, folder))
 
 
 def last(run: Run, records: Mapping[str, Record], whole: Callable[[str], Record]) -> Evidence:
