@@ -32,14 +32,12 @@ _LEAD_S = 0.05  # from the call to the first request of an open loop
 
 
 class Crew(Protocol):
-    def run(
-        self,
-        questions: Sequence[Question],
-        workers: int,
-        timeout_s: float,
-        answered: Callable[[], None],
-    ) -> Window:
-        """Ask `questions`, `workers` at once or, when 0, each at its time."""
+    def run(self, share: Share, answered: Callable[[], None]) -> Window: ...
+
+
+def whole(questions: Sequence[Question], workers: int, timeout_s: float) -> Share:
+    """All there is to ask, from now on: `workers` at once or, when 0, each at its time."""
+    return Share(questions, workers, time.monotonic() + _LEAD_S, timeout_s)
 
 
 def processes(concurrency: int) -> int:
@@ -69,15 +67,8 @@ class _Alone:
     runner: asyncio.Runner
     clients: Clients
 
-    def run(
-        self,
-        questions: Sequence[Question],
-        workers: int,
-        timeout_s: float,
-        answered: Callable[[], None],
-    ) -> Window:
-        share = Share(questions, workers, time.monotonic() + _LEAD_S, timeout_s)
-        turns = iter(range(len(questions)))
+    def run(self, share: Share, answered: Callable[[], None]) -> Window:
+        turns = iter(range(len(share.questions)))
         return window([self.runner.run(hear(self.target, self.clients, share, turns, answered))])
 
 
@@ -86,22 +77,15 @@ class _Several:
     pipes: tuple[Connection, ...]
     taken: Synchronized[int]
 
-    def run(
-        self,
-        questions: Sequence[Question],
-        workers: int,
-        timeout_s: float,
-        answered: Callable[[], None],
-    ) -> Window:
+    def run(self, share: Share, answered: Callable[[], None]) -> Window:
         self.taken.value = 0
         count = len(self.pipes)
-        whole = Share(questions, workers, time.monotonic() + _LEAD_S, timeout_s)
         for place, pipe in enumerate(self.pipes):
-            if workers:
-                share = replace(whole, workers=(workers + place) // count)
+            if share.workers:
+                part = replace(share, workers=(share.workers + place) // count)
             else:
-                share = replace(whole, questions=questions[place::count])
-            pipe.send(share)
+                part = replace(share, questions=share.questions[place::count])
+            pipe.send(part)
         return window(_gathered(self.pipes, answered))
 
 

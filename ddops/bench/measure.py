@@ -33,10 +33,10 @@ def measure(target: Target, work: Work, answered: Callable[[], None]) -> Measure
     """`answered` is called once for every request that ended, warm-up included."""
     with crew.crew(target, work.processes or crew.processes(work.concurrency)) as hands:
         together = max(1, work.concurrency)
-        warmed = hands.run(work.warm_up, together, work.timeout_s, answered)
+        warmed = hands.run(crew.whole(work.warm_up, together, work.timeout_s), answered)
         if warmed.lost or warmed.timed_out:
             return Measured(warmed, {}, {})
         before = scrape(target.url, target.headers)
-        window = hands.run(work.questions, work.concurrency, work.timeout_s, answered)
+        window = hands.run(crew.whole(work.questions, work.concurrency, work.timeout_s), answered)
         after = scrape(target.url, target.headers)
     return Measured(window, before, after)
