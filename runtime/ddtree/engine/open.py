@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any
+from typing import TypeVar
 
 from ddtree.config import EngineConfig
 from ddtree.engine.build import build
@@ -19,18 +19,13 @@ from ddtree.parallel.join import join
 from ddtree.speculate.seam import Models
 
 PROMPT_LOOKUP = "prompt-lookup"
+_T = TypeVar("_T")
 
 
 def open_engine(config: EngineConfig) -> Engine:
-    """Load what `config` names. Raises ModelError, CapacityError, RankError, ValueError.
-
-    On a thread that ends: OpenMP keeps a team of threads for each thread that ever computed, and
-    once those of all are more than the cores, every team sleeps between two products. A step on
-    2 cores then took 24 ms instead of 14.
-    """
+    """Load what `config` names. Raises ModelError, CapacityError, RankError, ValueError."""
     if config.ranks == 1:
-        alone: Engine = _on_a_thread(lambda: build(config, load_models(config))).result()
-        return alone
+        return on_a_thread(lambda: build(config, load_models(config))).result()
     resolve_device(config)  # before anything is started for nothing
     ranks = Ranks(config)
     try:
@@ -52,13 +47,13 @@ def _open_with(ranks: Ranks, config: EngineConfig) -> Engine:
         ranks.agree()
         return build(config, models)
 
-    loading = _on_a_thread(load)
+    loading = on_a_thread(load)
     # a rank that dies leaves this one in a collective that may not end
     wait([loading, ranks.death], return_when=FIRST_COMPLETED)
     if not loading.done():
         raise ranks.death.result()
     try:
-        engine: Engine = loading.result()
+        engine = loading.result()
     except RuntimeError as error:
         raise ranks.cause(error) from None
     return engine
@@ -76,8 +71,14 @@ def load_models(config: EngineConfig, group: Group = ALONE) -> Models:
     return Models(target, drafter)
 
 
-def _on_a_thread(make: Callable[[], Engine]) -> Future[Any]:
-    made: Future[Any] = Future()
+def on_a_thread(make: Callable[[], _T]) -> Future[_T]:
+    """What `make` returns or raises, made on a thread that ends.
+
+    OpenMP keeps a team of threads for each thread that ever computed, and once those of all are
+    more than the cores, every team sleeps between two products. A step on 2 cores then took 24 ms
+    instead of 14.
+    """
+    made: Future[_T] = Future()
 
     def run() -> None:
         try:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any
 
 from ddtree.config import EngineConfig, Mode
 from ddtree.core.sequence import Output, Request
 from ddtree.engine.build import build
 from ddtree.engine.loop import Engine
-from ddtree.engine.open import load_models
+from ddtree.engine.open import load_models, on_a_thread
 from ddtree.speculate.seam import Models
 from ddtree.stepbench.report import header
 
 Prompts = list[tuple[int, ...]]
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ def run(base: EngineConfig, variants: list[Variant], asked: Asked) -> dict[str, 
     `differing` counts answers that are not the first variant's first ones. Raises ModelError,
     CapacityError, ValueError.
     """
-    models = _elsewhere(lambda: load_models(replace(base, mode="ddtree")))
+    models = on_a_thread(lambda: load_models(replace(base, mode="ddtree"))).result()
     speeds: dict[Variant, list[Speed]] = {variant: [] for variant in variants}
     differing = dict.fromkeys(variants, 0)
     expected: list[list[int]] | None = None
@@ -140,7 +137,7 @@ def _measure(
         prefix_cache=False,  # else the warm-up would have prefilled the prompts
     )
     own = models if variant.mode != "ar" else Models(models.target, None)
-    engine = _elsewhere(lambda: build(config, own))
+    engine = on_a_thread(lambda: build(config, own)).result()
     engine.start()
     try:
         _answer(engine, "warm", asked)  # kernels of every shape are compiled here, not in the time
@@ -153,12 +150,6 @@ def _measure(
     accept = 1 + (after.accepted - before.accepted) / steps if steps else None
     tokens = sum(map(len, answers))
     return answers, Speed(tokens / seconds, decode, accept, tokens, seconds)
-
-
-def _elsewhere(call: Callable[[], _T]) -> _T:
-    """On a thread that ends, as `open_engine` does: it takes its team of OpenMP with it."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(call).result()
 
 
 def _answer(engine: Engine, name: str, asked: Asked) -> tuple[list[list[int]], float, float]:
