@@ -10,12 +10,11 @@ import torch
 from ddtree.ops.backend import limits
 from ddtree.ops.latent_attention import kernel
 from ddtree.ops.tree_attention import kernel as shared
-from ddtree.ops.tree_attention.launch import REACH, Paged
+from ddtree.ops.tree_attention.launch import Cuts, Paged
 
-# Latents a tile. At 64 the stages of two tiles are more than sm_100 has (300 KiB for 227), and on
+# At 64 latents a tile the stages of two tiles are more than sm_100 has (300 KiB for 227), and on
 # sm_90 the registers spill; at 32 nothing spills anywhere but in WHOLE (compiled, not run).
-TILE = 32
-NEAR, FAR, TURN = 4, 16, 128  # tiles a chunk below tile TURN, and beyond it
+CUTS = Cuts(tile=32, near=4, far=16, turn=128)
 TAIL_ROWS = 16  # heads of one node that share a tail
 SCRATCH = 1 << 17  # states that SPLIT may store; 256 MiB at a rank of 512
 SLACK = 8 << 10  # bytes of shared memory for reductions
@@ -31,23 +30,6 @@ class Blocks:
     stages: int = 2
 
 
-def most_chunks(paged: Paged) -> int:
-    """Chunks of the longest sequence that the page table can hold."""
-    tiles = -(-paged.page_table.shape[1] * paged.page_size // TILE)
-    return -(-min(tiles, TURN) // NEAR) + -(-max(tiles - TURN, 0) // FAR)
-
-
-# Fused multiply-adds are off: else a merge in `attend` and one in `finish` may round apart.
-_FIXED = {
-    "BT": TILE,
-    "REACH": REACH,
-    "NEAR": NEAR,
-    "FAR": FAR,
-    "TURN": TURN,
-    "enable_fp_fusion": False,
-}
-
-
 def attend(
     q: torch.Tensor,
     latents: torch.Tensor,
@@ -57,10 +39,10 @@ def attend(
     blocks: Blocks | None = None,
 ) -> None:
     """Attention of q [B, N, H, C] over latents [slots, 1, C] into out [B, N, H, R]."""
-    batch, new, heads, size = q.shape
-    rank = out.shape[-1]
-    cut = blocks or choose(q, most_chunks(paged))
-    chunks = min(most_chunks(paged), 1) if cut.whole else most_chunks(paged)
+    (batch, new, heads, size), rank = q.shape, out.shape[-1]
+    most = CUTS.most_chunks(paged)
+    cut = blocks or choose(q, most)
+    chunks = min(most, 1) if cut.whole else most
     parts = 1 + chunks
     held = batch * new * heads * parts
     acc = torch.empty(held * rank, dtype=torch.float32, device=q.device)
@@ -68,7 +50,7 @@ def attend(
     tree = paged.path is not None
     across = -(-new * heads // cut.rows)
     tails = new * -(-heads // TAIL_ROWS) if tree else across
-    fixed = _FIXED | {"WHOLE": cut.whole}
+    fixed = CUTS.fixed | {"WHOLE": cut.whole}
     kernel.attend[(across * chunks + tails, batch)](
         q,
         latents,
@@ -106,8 +88,8 @@ def choose(q: torch.Tensor, chunks: int) -> Blocks:
     device, rows = limits(q.device), new * heads
 
     def stages(block: int) -> int:
-        held = block * (size + TILE) * q.element_size()  # queries and shares
-        return (device.shared - SLACK - held) // (TILE * size * q.element_size())
+        held = block * (size + CUTS.tile) * q.element_size()  # queries and shares
+        return (device.shared - SLACK - held) // (CUTS.tile * size * q.element_size())
 
     block = 32 if rows > 16 and stages(32) >= 2 else 16
     programs = batch * -(-rows // block)

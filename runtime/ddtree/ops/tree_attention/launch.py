@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -11,9 +12,7 @@ from ddtree.ops.backend import limits
 from ddtree.ops.bitmask import words_for
 from ddtree.ops.tree_attention import kernel
 
-TILE = 64  # keys a tile
 REACH = 15  # deepest node: a tree fills positions start .. start + REACH
-NEAR, FAR, TURN = 4, 16, 64  # tiles a chunk below tile TURN, and beyond it
 TAIL_ROWS = 16  # heads of one node, padded to the smallest token side of a product
 SCRATCH = 1 << 19  # states that SPLIT may store; 256 MiB at D = 128
 PATTERNS = {"tree": 0, "causal": 1, "all": 2}
@@ -28,6 +27,33 @@ class Paged:
     page_size: int
     last: torch.Tensor  # [B, N] int32, last visible position of each token
     path: torch.Tensor | None  # [B, N, REACH + 1] int64, slots of the node's path; None: a span
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Where the keys of a sequence are cut. They decide its bits, so no launch may choose them."""
+
+    tile: int  # keys
+    near: int  # tiles a chunk below tile `turn`
+    far: int  # and beyond it
+    turn: int
+
+    def most_chunks(self, paged: Paged) -> int:
+        """Chunks of the longest sequence that the page table can hold."""
+        tiles = paged.page_table.shape[1] * paged.page_size // self.tile
+        near, far = min(tiles, self.turn), max(tiles - self.turn, 0)
+        return -(-near // self.near) + -(-far // self.far)
+
+    @cached_property
+    def fixed(self) -> dict[str, int | bool]:
+        """What every kernel of an attention is given. Fused multiply-adds are off: else a merge in
+        `attend` and one in `finish` may round apart.
+        """
+        names = {"BT": self.tile, "NEAR": self.near, "FAR": self.far, "TURN": self.turn}
+        return {**names, "REACH": REACH, "enable_fp_fusion": False}
+
+
+CUTS = Cuts(tile=64, near=4, far=16, turn=64)
 
 
 @dataclass(frozen=True)
@@ -70,17 +96,6 @@ def plan(
     return write, Paged(start, page_table, page, last, path)
 
 
-# Fused multiply-adds are off: else a merge in `attend` and one in `finish` may round apart.
-_FIXED = {
-    "BT": TILE,
-    "REACH": REACH,
-    "NEAR": NEAR,
-    "FAR": FAR,
-    "TURN": TURN,
-    "enable_fp_fusion": False,
-}
-
-
 def attend(
     q: torch.Tensor,
     kv: tuple[torch.Tensor, torch.Tensor],
@@ -92,15 +107,16 @@ def attend(
     batch, new, heads, dim = q.shape
     kv_heads = kv[0].shape[1]
     group = heads // kv_heads
-    cut = blocks or choose(q, kv_heads, most_chunks(paged))
-    chunks = min(most_chunks(paged), 1) if cut.whole else most_chunks(paged)
+    most = CUTS.most_chunks(paged)
+    cut = blocks or choose(q, kv_heads, most)
+    chunks = min(most, 1) if cut.whole else most
     parts = 1 + chunks
     tree = paged.path is not None
     held = batch * new * heads * parts
     acc = torch.empty(held * dim, dtype=torch.float32, device=q.device)
     weights = torch.empty(held * 2, dtype=torch.float32, device=q.device)
     across = -(-new * group // cut.rows)
-    fixed = _FIXED | {"D": dim, "WHOLE": cut.whole}
+    fixed = CUTS.fixed | {"D": dim, "WHOLE": cut.whole}
     kernel.attend[(across * chunks + (new if tree else across), kv_heads, batch)](
         q,
         *kv,
@@ -131,12 +147,6 @@ def attend(
     finish(*states, out, parts, HQ=heads, UNROLL=unroll, num_warps=1, **fixed)
 
 
-def most_chunks(paged: Paged) -> int:
-    """Chunks of the longest sequence that the page table can hold."""
-    tiles = paged.page_table.shape[1] * paged.page_size // TILE
-    return -(-min(tiles, TURN) // NEAR) + -(-max(tiles - TURN, 0) // FAR)
-
-
 def choose(q: torch.Tensor, kv_heads: int, chunks: int) -> Blocks:
     """Blocks for these shapes: enough programs to fill the device, few states to store."""
     batch, new, heads, dim = q.shape
@@ -146,6 +156,6 @@ def choose(q: torch.Tensor, kv_heads: int, chunks: int) -> Blocks:
     stored = batch * new * heads * (chunks + 1)
     device = limits(q.device)
     whole = chunks <= 1 or programs >= 2 * device.multiprocessors or stored > SCRATCH
-    stage = 2 * TILE * dim * q.element_size()
+    stage = 2 * CUTS.tile * dim * q.element_size()
     room = device.shared - block * dim * 4 - 8192
     return Blocks(block, whole, stages=max(1, min(3, room // stage)))
