@@ -12,7 +12,7 @@ from ddops.cli.env import brought_first, shown_first
 from ddops.cli.options import BoxNames, DryRun, Json, LockWait, Override, Quiet, Verbose, Yes
 from ddops.cli.output import Output
 from ddops.cli.plan import as_data, draw, line, overriding
-from ddops.cli.several import Outcome, each, one, several, show
+from ddops.cli.several import Outcome, each, one, several, show, waiting
 from ddops.cli.several import draw as draw_several
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def deploy(
 
     out = Output(json=json, quiet=quiet, verbose=verbose)
     if names := several(boxes):
-        words = [*overriding(override), "--lock-wait", str(lock_wait)]
+        words = [*overriding(override), *waiting(lock_wait)]
         _deploy_each(names, words, out, dry_run=dry_run, yes=yes)
     with opened(one(boxes), overrides=override) as site:
         if dry_run:

@@ -80,7 +80,7 @@ def at_once(lines: Sequence[Sequence[str]], out: Output) -> list[Outcome]:
             raise
 
 
-def waiting(lock_wait: float, *, dry_run: bool) -> list[str]:
+def waiting(lock_wait: float, *, dry_run: bool = False) -> list[str]:
     """The options of a verb that changes a box, passed on to each."""
     return ["--lock-wait", str(lock_wait), *(["--dry-run"] if dry_run else [])]
 
