@@ -17,6 +17,9 @@ from ddtree.ops.backend import uses_kernel
 from ddtree.ops.experts import Stack
 from ddtree.ops.experts.packed import PER_WORD, Packed, regrouped, stays_packed
 
+# Experts that are regrouped in one go: some thirty launches, in memory of eight times their words.
+AT_ONCE = 4
+
 
 def stacked(weights: Share, experts: Sequence[tuple[str, ...]], like: torch.Tensor) -> Stack:
     """[experts, out, in]; `experts` are the tensors of each whose rows are put together.
@@ -25,9 +28,8 @@ def stacked(weights: Share, experts: Sequence[tuple[str, ...]], like: torch.Tens
     """
     if uses_kernel(like):
         first = [weights.read_int4(name) for name in experts[0]]
-        known = [part for part in first if part is not None and stays_packed(*part)]
-        if len(known) == len(first):
-            return _packed(weights, experts, known, like.device)
+        if all(part is not None and stays_packed(*part) for part in first):
+            return _packed(weights, experts, like.device)
     whole: torch.Tensor | None = None
     for index, names in enumerate(experts):
         rows = take(weights, names, like)
@@ -37,24 +39,28 @@ def stacked(weights: Share, experts: Sequence[tuple[str, ...]], like: torch.Tens
     return whole
 
 
-def _packed(
-    weights: Share, experts: Sequence[tuple[str, ...]], first: list[Int4], device: torch.device
-) -> Packed:
-    """`first` are the parts of the first expert, which are read already."""
+def _packed(weights: Share, experts: Sequence[tuple[str, ...]], device: torch.device) -> Packed:
     whole: Packed | None = None
-    for index, names in enumerate(experts):
-        parts = first if index == 0 else [weights.read_int4(name) for name in names]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(names):
-            raise ModelError(weights.path, f"holds {names[0]} as floats, other experts in INT4")
-        words = torch.cat([regrouped(part.words.to(device)) for part in known])
-        scale = torch.cat([part.scale.to(device) for part in known]).T  # [groups, out]
+    for begin in range(0, len(experts), AT_ONCE):
+        some = experts[begin : begin + AT_ONCE]
+        parts = [_int4(weights, name) for names in some for name in names]
+        words = regrouped(torch.cat([part.words.to(device) for part in parts]))
+        scale = torch.cat([part.scale.to(device) for part in parts])  # [experts x out, groups]
+        words, scale = (one.view(len(some), -1, one.shape[1]) for one in (words, scale))
         if whole is None:
             whole = Packed(
-                words.new_empty(len(experts), *words.shape),
-                scale.new_empty(len(experts), *scale.shape),
-                known[0].words.shape[1] * PER_WORD,
+                words.new_empty(len(experts), *words.shape[1:]),
+                scale.new_empty(len(experts), *scale.mT.shape[1:]),
+                parts[0].words.shape[1] * PER_WORD,
             )
-        whole.words[index], whole.scale[index] = words, scale
+        whole.words[begin : begin + len(some)] = words
+        whole.scale[begin : begin + len(some)] = scale.mT
     assert whole is not None
     return whole
+
+
+def _int4(weights: Share, name: str) -> Int4:
+    part = weights.read_int4(name)
+    if part is None:
+        raise ModelError(weights.path, f"holds {name} as floats, other experts in INT4")
+    return part

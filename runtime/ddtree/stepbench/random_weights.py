@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from math import prod
 from pathlib import Path
 
 import torch
@@ -10,11 +11,15 @@ import torch
 from ddtree.models.weights import CORRECTION, Int4, Part, Shapes
 from ddtree.ops.experts.packed import LANES, PER_WORD
 
+EXPERT = ".experts."
+SPARE = 1 << 20  # words that INT4 tensors of one size may begin at
+
 
 class RandomWeights:
     """Satisfies `models.weights.Weights`. Equal names give equal tensors.
 
-    `int4`: routed experts are words, with one scale a group of 32 columns.
+    `int4`: routed experts are words, with one scale a group of 32 columns. There are tens of
+    thousands of them in a large mixture, so they are views of one draw.
     """
 
     path = Path("random weights")
@@ -23,7 +28,10 @@ class RandomWeights:
         self, shapes: Shapes, dtype: torch.dtype, device: torch.device, *, int4: bool = False
     ) -> None:
         self.shapes = shapes
-        self._dtype, self._device, self._int4 = dtype, device, int4
+        self._dtype, self._device = dtype, device
+        sizes = [prod(shape) // PER_WORD for name, shape in shapes.items() if EXPERT in name]
+        self._words = self._drawn(max(sizes) + SPARE) if int4 and sizes else None
+        self._scale = torch.full((), 0.02 / 4.6, dtype=dtype, device=device)
 
     def read(self, name: str) -> torch.Tensor:
         shape = self.shapes[name]
@@ -37,20 +45,23 @@ class RandomWeights:
 
     def read_int4(self, name: str, part: Part | None) -> Int4 | None:
         """Numbers of all sixteen kinds, whose spread is about that of `read`."""
-        if not self._int4 or ".experts." not in name:
+        if self._words is None or EXPERT not in name:
             return None
         assert part is None, "shapes are one rank's"
         rows, columns = self.shapes[name]
-        words = torch.randint(
+        begin = zlib.crc32(name.encode()) % SPARE
+        words = self._words[begin : begin + rows * columns // PER_WORD]
+        return Int4(words.view(rows, -1), self._scale.expand(rows, columns // LANES))
+
+    def _drawn(self, count: int) -> torch.Tensor:
+        return torch.randint(
             -(2**31),
             2**31,
-            (rows, columns // PER_WORD),
-            generator=self._generator(name),
+            (count,),
+            generator=self._generator(""),
             dtype=torch.int32,
             device=self._device,
         )
-        sizes = (rows, columns // LANES)
-        return Int4(words, torch.full(sizes, 0.02 / 4.6, dtype=self._dtype, device=self._device))
 
     def _generator(self, name: str) -> torch.Generator:
         return torch.Generator(self._device).manual_seed(zlib.crc32(name.encode()))
