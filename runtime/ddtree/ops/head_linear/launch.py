@@ -1,20 +1,38 @@
-"""The grid of the product of every head."""
+"""Grids and tuning constants of the product of every head; none was tuned on a device yet."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 
 from ddtree.ops.head_linear import kernel
 
-BN, BK = 64, 64  # outputs, features a tile
+BK = 64  # features a tile: how K is summed, whatever the tokens are
 
 
-def run(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
+@dataclass(frozen=True)
+class Blocks:
+    """How a launch is tiled. No choice here changes a bit of the result."""
+
+    outputs: int  # BN
+    tokens: int  # BM
+    warps: int = 4
+    stages: int = 3
+
+
+def choose(m: int) -> Blocks:
+    return Blocks(64, 16 if m <= 16 else 32 if m <= 32 else 64)
+
+
+def run(
+    x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, blocks: Blocks | None = None
+) -> None:
     """x [M, H, K] by weight [H, O, K] into out [M, H, O]; last dimensions of x and out dense."""
     m, heads, k = x.shape
     outputs = weight.shape[1]
-    tokens = 16 if m <= 16 else 32 if m <= 32 else 64
-    kernel.head_linear[(-(-outputs // BN), -(-m // tokens), heads)](
+    tile = blocks or choose(m)
+    kernel.head_linear[(-(-outputs // tile.outputs), -(-m // tile.tokens), heads)](
         x,
         x.stride(0),
         x.stride(1),
@@ -28,9 +46,9 @@ def run(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
         K=k,
         S_N=weight.stride(1),
         S_K=weight.stride(2),
-        BN=BN,
-        BM=tokens,
+        BN=tile.outputs,
+        BM=tile.tokens,
         BK=BK,
-        num_warps=4,
-        num_stages=3,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
     )

@@ -18,7 +18,6 @@ CUTS = Cuts(tile=32, near=4, far=16, turn=128)
 TAIL_ROWS = 16  # heads of one node that share a tail
 SCRATCH = 1 << 17  # states that SPLIT may store; 256 MiB at a rank of 512
 SLACK = 8 << 10  # bytes of shared memory for reductions
-WARPS = 8
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,7 @@ class Blocks:
     rows: int  # tokens x heads that share a loaded tile
     whole: bool  # one program walks all chunks of its rows, instead of one program a chunk
     stages: int = 2
+    warps: int = 8
 
 
 def attend(
@@ -73,7 +73,7 @@ def attend(
         TAIL_BR=TAIL_ROWS if tree else cut.rows,
         PAGE=paged.page_size,
         TREE=tree,
-        num_warps=WARPS,
+        num_warps=cut.warps,
         num_stages=cut.stages,
         **fixed,
     )
