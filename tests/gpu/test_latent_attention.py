@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ddtree.ops.head_linear import head_linear
 from ddtree.ops.latent_attention import latent_attention, launch
-from ddtree.ops.rope_latents import rope_latents
+from ddtree.ops.rope_latents import latent_queries, rope_latents
 from ddtree.ops.tree_attention import plan_attention
 from tests.runtime.ops.paged import PAGE, Heads, Scene, decode_of, make_scene, moved
 
@@ -75,18 +74,19 @@ def test_no_cut_of_the_work_changes_a_bit() -> None:
 def test_a_token_has_the_same_bits_whatever_is_beside_it() -> None:
     torch.manual_seed(0)
     queries = torch.randn(1, 70, 8, 192, device="cuda").bfloat16()
-    joint = torch.randn(1, 70, 2112, device="cuda").bfloat16()[..., 1536:]
-    weight = torch.randn(8, 128, 512, device="cuda").bfloat16().transpose(1, 2)
+    joint = torch.randn(1, 70, 2112, device="cuda").bfloat16()
+    key_up = torch.randn(8, 128, 512, device="cuda").bfloat16()
     angle = torch.rand(1, 70, 1, 64, device="cuda").bfloat16()
     norm = (torch.ones(512, device="cuda").bfloat16(), 1e-6)
+    second = (torch.ones(1536, device="cuda").bfloat16(), 1e-6)
 
     def run(part: slice) -> tuple[torch.Tensor, torch.Tensor]:
         latents = torch.zeros(80, 1, 576, device="cuda").bfloat16()
         slots = torch.arange(70, device="cuda")[None, part]
         turn = (angle[:, part], angle[:, part])
-        q = rope_latents(joint[:, part], queries[:, part, :, 128:], turn, (latents, slots), norm)
-        head_linear(queries[:, part, :, :128], weight, q[..., :512])
-        return q, latents[part]
+        narrow = rope_latents(joint[:, part], turn, (latents, slots), norm, second)
+        q = latent_queries(queries[:, part], key_up, turn)
+        return torch.cat((q.flatten(2), narrow), dim=-1), latents[part]
 
     q, latents = run(slice(0, 70))
     for part in (slice(0, 1), slice(3, 12), slice(20, 53)):

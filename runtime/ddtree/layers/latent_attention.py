@@ -11,7 +11,7 @@ from ddtree.layers.norm import RmsNorm
 from ddtree.layers.rotary import Angles
 from ddtree.ops.head_linear import head_linear
 from ddtree.ops.latent_attention import latent_attention
-from ddtree.ops.rope_latents import rope_latents
+from ddtree.ops.rope_latents import latent_queries, rope_latents
 from ddtree.ops.tree_attention import AttentionPlan
 
 
@@ -19,14 +19,14 @@ class LatentAttention(nn.Module):
     """Queries go into the latents' space and results come out: heads read the cache as it is.
 
     `down` stacks the rows of the query's part, the latent and the rotated key; `queries` makes
-    [..., Hq x (nope + rope)] of the query's part; `up` is what makes a head's key [Hq, nope, rank]
-    and value [Hq, value, rank] of a latent.
+    [..., Hq x (nope + rope)] of the query's part, behind its norm if there is one; `up` is what
+    makes a head's key [Hq, nope, rank] and value [Hq, value, rank] of a latent.
     """
 
     def __init__(
         self,
         down: Linear,
-        queries: nn.Module,
+        queries: tuple[RmsNorm | None, nn.Module],
         latent_norm: RmsNorm,
         up: tuple[torch.Tensor, torch.Tensor],
         output: Linear,
@@ -34,7 +34,7 @@ class LatentAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.down = down
-        self.queries = queries
+        self.query_norm, self.queries = queries
         self.latent_norm = latent_norm
         self.key_up, self.value_up = up
         self.output = output
@@ -49,19 +49,20 @@ class LatentAttention(nn.Module):
         plan: AttentionPlan,
     ) -> torch.Tensor:
         (latents,) = kv
-        rank, nope = self.latent.rank, self.latent.nope_dim
-        joint = self.down(x)
-        heads = self.queries(joint[..., : -self.latent.cached_dim])
-        heads = heads.unflatten(-1, (len(self.key_up), -1))  # [B, N, Hq, nope + rope]
-        q = rope_latents(
-            joint[..., -self.latent.cached_dim :],
-            heads[..., nope:],
-            (angles.cos, angles.sin),
+        turned_by = (angles.cos, angles.sin)
+        second = self.query_norm
+        narrow = rope_latents(
+            self.down(x),
+            turned_by,
             (latents, plan.write_slots),
             (self.latent_norm.weight, self.latent_norm.eps),
+            None if second is None else (second.weight, second.eps),
         )
-        head_linear(heads[..., :nope], self.key_up.transpose(1, 2), q[..., :rank])
-        out = latent_attention(q, latents, plan, rank, self.latent.scale)
+        heads = self.queries(narrow).unflatten(
+            -1, (len(self.key_up), -1)
+        )  # [B, N, Hq, nope + rope]
+        q = latent_queries(heads, self.key_up, turned_by)
+        out = latent_attention(q, latents, plan, self.latent.rank, self.latent.scale)
         values = head_linear(out, self.value_up)
         result: torch.Tensor = self.output(values.flatten(2), residual)
         return result

@@ -73,14 +73,14 @@ class Assembler:
             found = rows(tensor)
             return halves(found, heads, latent.rope_dim) if latent.interleaved else found
 
-        queries: nn.Module = nn.Identity()
+        queries: tuple[RmsNorm | None, nn.Module] = (None, nn.Identity())
         if latent.query_rank is None:
             narrow = rotating(names.QUERY, self.shape.num_heads)
         else:
             narrow = rows(names.QUERY_DOWN)
             norm = RmsNorm(rows(names.QUERY_NORM), LATENT_EPS)
             wide = Linear(rotating(names.QUERY_UP, self.shape.num_heads))
-            queries = nn.Sequential(norm, wide)
+            queries = (norm, wide)
         up = rows(names.LATENT_UP).view(self.shape.num_heads, -1, latent.rank)
         return LatentAttention(
             Linear(torch.cat((narrow, rotating(names.LATENT_DOWN, heads=1)))),

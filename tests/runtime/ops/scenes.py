@@ -18,7 +18,7 @@ from ddtree.ops.linear import gated_linear, linear
 from ddtree.ops.marginals import marginals
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv, write_context
-from ddtree.ops.rope_latents import rope_latents
+from ddtree.ops.rope_latents import latent_queries, rope_latents
 from ddtree.ops.routing import route
 from ddtree.ops.sample import Narrowing, sample, uniform
 from ddtree.ops.tally import Moved, tally
@@ -65,10 +65,9 @@ def latent(batch: int, new: int, pattern: str | torch.Tensor, heads: int = 8) ->
     cache = empty(4096, 1, 576)
     angle = empty(batch, new, 1, 64)
     queries = empty(batch, new, heads, 192)
-    joint = empty(batch, new, 2112)[..., 1536:]
-    place = (cache, plan.write_slots)
-    q = rope_latents(joint, queries[..., 128:], (angle, angle), place, (empty(512), 1e-6))
-    head_linear(queries[..., :128], empty(heads, 128, 512).transpose(1, 2), q[..., :512])
+    joint, norm = empty(batch, new, 2112), (empty(512), 1e-6)
+    rope_latents(joint, (angle, angle), (cache, plan.write_slots), norm, (empty(1536), 1e-6))
+    q = latent_queries(queries, empty(heads, 128, 512), (angle, angle))
     out = latent_attention(q, cache, plan, 512, 0.07)
     head_linear(out, empty(heads, 128, 512))
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 from ddtree.ops.backend import kernels_everywhere
 from ddtree.ops.head_linear import head_linear
-from ddtree.ops.rope_latents import rope_latents
-from tests.runtime.ops.interpreted import close, interpreted, poisoned
+from ddtree.ops.rope_latents import latent_queries, rope_latents
+from tests.runtime.ops.interpreted import close, interpreted, poison, poisoned
 
 RANK, ROPE, NOPE = 24, 16, 20
 SLOTS = torch.tensor([[5, 3, 9], [1, 2, 7]])
@@ -19,28 +21,27 @@ def angles() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.cat([angle.cos()] * 2, -1), torch.cat([-angle.sin(), angle.sin()], -1)
 
 
-def written(heads: int, dtype: torch.dtype, *, kernels: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Queries and latents of parts of wider rows, as a layer gives them."""
-    torch.manual_seed(heads)
-    joint = torch.randn(2, 3, 7 + RANK + ROPE).to(dtype)[..., 7:]
-    turning = torch.randn(2, 3, heads, NOPE + ROPE).to(dtype)[..., NOPE:]
+def written(dtype: torch.dtype, query: int, *, kernels: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """The query's part and the latents, of a part of wider rows."""
+    torch.manual_seed(query)
+    joint = torch.randn(2, 3, 7 + query + RANK + ROPE).to(dtype)[..., 7:]
     cos, sin = (one.to(dtype) for one in angles())
     latents = poisoned(12, 1, RANK + ROPE, dtype=dtype)
-    norm = (torch.randn(RANK).to(dtype), 1e-6)
-    if not kernels:
-        return rope_latents(joint, turning, (cos, sin), (latents, SLOTS), norm), latents
-    with kernels_everywhere():
-        return rope_latents(joint, turning, (cos, sin), (latents, SLOTS), norm), latents
+    norm, second = (torch.randn(RANK).to(dtype), 1e-6), (torch.randn(query).to(dtype), 1e-5)
+    with kernels_everywhere() if kernels else nullcontext():
+        narrow = rope_latents(
+            joint, (cos, sin), (latents, SLOTS), norm, second if query % 2 else None
+        )
+    return narrow, latents
 
 
 def test_a_latent_is_normed_and_its_key_rotated() -> None:
     torch.manual_seed(0)
-    joint, turning = torch.randn(2, 3, RANK + ROPE), torch.randn(2, 3, 5, ROPE)
-    (cos, sin), weight = angles(), torch.randn(RANK)
+    joint = torch.randn(2, 3, 9 + RANK + ROPE)
+    (cos, sin), weight, second = angles(), torch.randn(RANK), torch.randn(9)
     latents = poisoned(12, 1, RANK + ROPE)
-    q = rope_latents(joint, turning, (cos, sin), (latents, SLOTS), (weight, 1e-6))
-    assert q.shape == (2, 3, 5, RANK + ROPE)
-    latent, key = torch.split(joint, [RANK, ROPE], dim=-1)
+    narrow = rope_latents(joint, (cos, sin), (latents, SLOTS), (weight, 1e-6), (second, 1e-5))
+    query, latent, key = torch.split(joint, [9, RANK, ROPE], dim=-1)
     normed = latent / latent.square().mean(-1, keepdim=True).add(1e-6).sqrt() * weight
     for row in range(2):
         for token in range(3):
@@ -49,20 +50,46 @@ def test_a_latent_is_normed_and_its_key_rotated() -> None:
             swapped = key[row, token].roll(ROPE // 2)
             wanted = key[row, token] * cos[row, token, 0] + swapped * sin[row, token, 0]
             torch.testing.assert_close(entry[RANK:], wanted)
-    swapped = turning.roll(ROPE // 2, dims=-1)
-    torch.testing.assert_close(q[..., RANK:], turning * cos + swapped * sin)
+    rms = query.square().mean(-1, keepdim=True).add(1e-5).sqrt()
+    torch.testing.assert_close(narrow, query / rms * second)
     untouched = [slot for slot in range(12) if slot not in SLOTS]
     assert latents[untouched].isnan().all()
 
 
+def test_queries_go_to_the_latents_space_and_are_rotated_behind() -> None:
+    torch.manual_seed(0)
+    heads, key_up = torch.randn(2, 3, 5, NOPE + ROPE), torch.randn(5, NOPE, RANK)
+    cos, sin = angles()
+    q = latent_queries(heads, key_up, (cos, sin))
+    for head in range(5):
+        wanted = heads[:, :, head, :NOPE] @ key_up[head]
+        torch.testing.assert_close(q[:, :, head, :RANK], wanted)
+    turning = heads[..., NOPE:]
+    swapped = turning.roll(ROPE // 2, dims=-1)
+    torch.testing.assert_close(q[..., RANK:], turning * cos + swapped * sin)
+
+
 @interpreted
-@pytest.mark.parametrize("heads", [1, 8, 20])
+@pytest.mark.parametrize("query", [0, 8, 21])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["f32", "f16"])
-def test_the_kernel_writes_what_the_reference_does(heads: int, dtype: torch.dtype) -> None:
-    q, latents = written(heads, dtype, kernels=True)
-    wanted, here = written(heads, dtype, kernels=False)
-    close(q[..., RANK:], wanted[..., RANK:])
-    close(latents, here)
+def test_the_kernel_writes_what_the_reference_does(query: int, dtype: torch.dtype) -> None:
+    for got, wanted in zip(
+        written(dtype, query, kernels=True), written(dtype, query, kernels=False), strict=True
+    ):
+        close(got, wanted)
+
+
+@interpreted
+@pytest.mark.parametrize("rank", [24, 130])
+@pytest.mark.parametrize("tokens", [1, 9, 66])
+def test_the_kernel_makes_the_queries_that_the_reference_does(tokens: int, rank: int) -> None:
+    torch.manual_seed(tokens)
+    heads, key_up = torch.randn(1, tokens, 3, NOPE + ROPE + 5)[..., 5:], torch.randn(3, NOPE, rank)
+    angle = torch.rand(1, tokens, 1, ROPE // 2) * 6
+    turn = (torch.cat([angle.cos()] * 2, -1), torch.cat([-angle.sin(), angle.sin()], -1))
+    with kernels_everywhere(), poison():
+        got = latent_queries(heads, key_up / NOPE**0.5, turn)
+    close(got, latent_queries(heads, key_up / NOPE**0.5, turn))
 
 
 @interpreted
