@@ -17,6 +17,7 @@ from ddtree.speculate.seam import Models
 from ddtree.stepbench.measure import random_models
 from ddtree.stepbench.shapes import PAIRS, Pair
 
+DEVICE = "cuda"
 VOCAB = 64  # small, so that random drafts are accepted now and then
 
 
