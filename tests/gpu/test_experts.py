@@ -79,9 +79,9 @@ WIDE, NARROW = 7168, 256  # Kimi-K2.6, an eighth of each expert
 
 
 def int4(outputs: int, features: int) -> Packed:
-    sizes = (KIMI.count, outputs, features // 8)
-    words = torch.randint(-(2**31), 2**31, sizes, dtype=torch.int32, device="cuda")
-    scale = torch.rand(KIMI.count, features // 32, outputs, device="cuda") + 0.5
+    sizes = (KIMI.count, outputs, features // 4)
+    words = torch.randint(-(2**15), 2**15, sizes, dtype=torch.int16, device="cuda")
+    scale = torch.rand(KIMI.count, outputs, features // 32, device="cuda") + 0.5
     return Packed(words, (scale / features**0.5 / 5).bfloat16(), features)
 
 

@@ -50,11 +50,11 @@ def _packed(weights: Share, experts: Sequence[tuple[str, ...]], device: torch.de
         if whole is None:
             whole = Packed(
                 words.new_empty(len(experts), *words.shape[1:]),
-                scale.new_empty(len(experts), *scale.mT.shape[1:]),
+                scale.new_empty(len(experts), *scale.shape[1:]),
                 parts[0].words.shape[1] * PER_WORD,
             )
         whole.words[begin : begin + len(some)] = words
-        whole.scale[begin : begin + len(some)] = scale.mT
+        whole.scale[begin : begin + len(some)] = scale
     assert whole is not None
     return whole
 

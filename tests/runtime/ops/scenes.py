@@ -90,7 +90,7 @@ def mixtures() -> None:
         stacks = (empty(experts, 2 * inner, hidden), empty(experts, hidden, inner))
         weights = empty(tokens, active, dtype=torch.float32)
         expert_mlp(x, stacks, ints(tokens, active), weights, x)
-    for tokens in (1, 33):
+    for tokens in (1, 33, 1200):
         x = empty(tokens, 7168)
         chosen, weights = route(empty(tokens, 384, dtype=torch.float32), KIMI, empty(384))
         expert_mlp(x, (int4(384, 512, 7168), int4(384, 7168, 256)), chosen, weights, x)
@@ -100,8 +100,8 @@ def mixtures() -> None:
 
 
 def int4(experts: int, outputs: int, features: int) -> Packed:
-    words = empty(experts, outputs, features // 8, dtype=torch.int32)
-    return Packed(words, empty(experts, features // 32, outputs), features)
+    words = empty(experts, outputs, features // 4, dtype=torch.int16)
+    return Packed(words, empty(experts, outputs, features // 32), features)
 
 
 def rows() -> None:

@@ -105,7 +105,7 @@ def words(outputs: int, features: int) -> torch.Tensor:
 def int4(experts: int, outputs: int, features: int, kind: torch.dtype) -> Packed:
     packed = torch.stack([regrouped(words(outputs, features)) for _ in range(experts)])
     groups = 1 if features == ONE_GROUP else features // 32
-    scale = (torch.rand(experts, groups, outputs) + 0.5) / features**0.5 / 4
+    scale = (torch.rand(experts, outputs, groups) + 0.5) / features**0.5 / 4
     return Packed(packed, scale.to(kind), features)
 
 
@@ -122,7 +122,7 @@ def test_regrouped_words_are_the_matrix_that_was_stored(features: int, kind: tor
     torch.manual_seed(features)
     stored, scale = words(20, features), torch.rand(20, features // 32).to(kind)
     assert stays_packed(stored, scale)
-    found = Packed(regrouped(stored)[None], scale.T[None], features)
+    found = Packed(regrouped(stored)[None], scale[None], features)
     assert found.shape == (1, 20, features)
     assert found.matrix(0, kind).equal(dequantise(stored, scale))
 
@@ -176,10 +176,10 @@ def test_the_bits_of_a_number_are_the_last_ones_of_a_float() -> None:
 
 @interpreted
 def test_an_int4_tokens_bits_do_not_depend_on_the_others() -> None:
-    x, stacks, chosen, weights = packed((18, 96, 32, 3, 2), torch.float32)
+    x, stacks, chosen, weights = packed((11, 96, 32, 3, 2), torch.float32)
     with kernels_everywhere():
         together = expert_mlp(x, stacks, chosen, weights, x)
-        for at in (0, 11, 17):
+        for at in (0, 5, 10):
             one = slice(at, at + 1)
             alone = expert_mlp(x[one], stacks, chosen[one], weights[one], x[one])
             assert alone.equal(together[one])

@@ -8,6 +8,17 @@ sits in the other columns.
 import triton
 import triton.language as tl
 
+# A place of two words at once: (x >> 4 p) & 15 in the last bits of a float whose ulp is 1, less
+# what that float has more. Without this a compiler takes 16-bit numbers one by one.
+BFLOATS: tl.constexpr = tl.constexpr(
+    tuple(
+        "{ .reg .b32 bits, one, more; mov.b32 one, 0x3F803F80; mov.b32 more, 0xC308C308;"
+        f" shr.u32 bits, $1, {4 * place}; lop3.b32 bits, bits, 0x000F000F, 0x43004300, 0xEA;"
+        " fma.rn.bf16x2 $0, bits, one, more; }"
+        for place in range(4)
+    )
+)
+
 
 @triton.jit
 def arrange(
@@ -55,49 +66,44 @@ def arrange(
 
 
 @triton.jit
-def numbers(words, PLACE: tl.constexpr, kind: tl.constexpr):
+def numbers(words, PLACE: tl.constexpr, kind: tl.constexpr, PAIRED: tl.constexpr):
     """One place of every word as -8 .. 7, exactly, and without the slow conversion of an integer.
 
-    The four bits become the last ones of a float whose ulp is 1.
+    PAIRED is not for the interpreter, which has no assembler.
     """
-    bits = (words >> (4 * PLACE)) & 15
-    if kind == tl.bfloat16:
-        exact = (bits | 0x4300).to(tl.int16).to(tl.bfloat16, bitcast=True) - 136.0
-    elif kind == tl.float16:
-        exact = (bits | 0x6400).to(tl.int16).to(tl.float16, bitcast=True) - 1032.0
+    if PAIRED and kind == tl.bfloat16:
+        exact = tl.inline_asm_elementwise(
+            BFLOATS[PLACE], "=r,r", [words], dtype=tl.bfloat16, is_pure=True, pack=2
+        )
     else:
-        exact = (bits | 0x4B000000).to(tl.float32, bitcast=True) - 8388616.0
+        bits = (words >> (4 * PLACE)) & 15
+        if kind == tl.bfloat16:
+            exact = (bits | 0x4300).to(tl.bfloat16, bitcast=True) - 136.0
+        elif kind == tl.float16:
+            exact = (bits | 0x6400).to(tl.float16, bitcast=True) - 1032.0
+        else:
+            exact = (bits.to(tl.int32) | 0x4B000000).to(tl.float32, bitcast=True) - 8388616.0
     return exact
 
 
 @triton.jit
-def scales(p_scales, m_n, i_block, ROWS: tl.constexpr, GROUPS: tl.constexpr, WIDE: tl.constexpr):
-    """Factors [BN] of the eight places of a block, of which WIDE in a row have the same."""
-    first = i_block * 8
-    return (
-        factor(p_scales, m_n, (first + 0) // WIDE, ROWS, GROUPS),
-        factor(p_scales, m_n, (first + 1) // WIDE, ROWS, GROUPS),
-        factor(p_scales, m_n, (first + 2) // WIDE, ROWS, GROUPS),
-        factor(p_scales, m_n, (first + 3) // WIDE, ROWS, GROUPS),
-        factor(p_scales, m_n, (first + 4) // WIDE, ROWS, GROUPS),
-        factor(p_scales, m_n, (first + 5) // WIDE, ROWS, GROUPS),
-        factor(p_scales, m_n, (first + 6) // WIDE, ROWS, GROUPS),
-        factor(p_scales, m_n, (first + 7) // WIDE, ROWS, GROUPS),
-    )
+def spread(scale, COLUMN: tl.constexpr, BM: tl.constexpr):
+    """One column of scale [BN, 16] as [BN, BM] float32, exactly.
 
-
-@triton.jit
-def factor(p_scales, m_n, group, ROWS: tl.constexpr, GROUPS: tl.constexpr):
-    return tl.load(p_scales + group * ROWS, mask=m_n & (group < GROUPS), other=0.0)
+    Taken by a product, so that scales are staged like operands and arrive where the sums are.
+    """
+    column = tl.arange(0, 16)[:, None] + tl.zeros([16, BM], tl.int32)
+    return tl.dot(scale, (column == COLUMN).to(scale.dtype), input_precision="ieee")
 
 
 @triton.jit
 def multiply_packed(
     p_x, p_words, p_scale, p_y, p_order, p_owner, p_begin, p_end, TOP: tl.constexpr,
-    N: tl.constexpr, K: tl.constexpr, WORDS: tl.constexpr, GROUPS: tl.constexpr, BN: tl.constexpr,
+    N: tl.constexpr, K: tl.constexpr, LINES: tl.constexpr, GROUPS: tl.constexpr, BN: tl.constexpr,
     BM: tl.constexpr, EXPERTS: tl.constexpr, GATED: tl.constexpr, STAGES: tl.constexpr,
+    PAIRED: tl.constexpr,
 ):  # fmt: skip
-    """`multiply` by INT4 rows (ops/experts/packed.py has their order), scaled after the product.
+    """`multiply` by INT4 rows (ops/experts/packed.py has their order), lines of 256 columns.
 
     GATED takes half of its BN rows from the gate's and half from up's, in one product.
     """
@@ -119,32 +125,37 @@ def multiply_packed(
         else:
             o_n = tl.program_id(1) * BN + o_b
             row = o_n
-        m_n = o_n < N
+        m_n = (o_n < N)[:, None]
         o_w = tl.arange(0, 32)
-        p_rows = p_words + expert.to(tl.int64) * (ROWS * WORDS) + row[:, None] * WORDS
-        p_scales = p_scale + expert.to(tl.int64) * (GROUPS * ROWS) + row
-        p_tokens = p_x + o_x[None, :].to(tl.int64) * K
+        o_g = tl.arange(0, 16)
+        p_rows = p_words + expert.to(tl.int64) * (ROWS * LINES * 64)
+        p_rows += row[:, None] * (LINES * 64) + o_w[None, :]
+        p_scales = p_scale + expert.to(tl.int64) * (GROUPS * ROWS) + row[:, None] * GROUPS
+        p_tokens = p_x + o_x[None, :].to(tl.int64) * K + o_w[:, None]
         total = tl.zeros([BN, BM], tl.float32)
-        known = scales(p_scales, m_n, 0, ROWS, GROUPS, WIDE)
-        for i_block in tl.range(0, WORDS // 32, num_stages=STAGES):
-            words = tl.load(p_rows + i_block * 32 + o_w[None, :], mask=m_n[:, None], other=0)
-            coming = scales(p_scales, m_n, i_block + 1, ROWS, GROUPS, WIDE)  # too narrow to stage
-            for i_place in tl.static_range(8):
-                o_k = (i_block * 8 + i_place) * 32 + o_w
-                m_x = (o_k < K)[:, None] & m_pair[None, :]
-                x = tl.load(p_tokens + o_k[:, None], mask=m_x, other=0.0)
-                w = numbers(words, i_place, x.dtype)
-                scale = known[i_place].to(tl.float32)
-                total += tl.dot(w, x, input_precision="ieee") * scale[:, None]
-            known = coming
+        for i_line in tl.range(0, LINES, num_stages=STAGES):
+            group = (i_line * 8 + o_g) // WIDE
+            m_g = (o_g < 8) & (group < GROUPS)
+            scale = tl.load(p_scales + group[None, :], mask=m_n & m_g[None, :], other=0.0)
+            for i_half in tl.static_range(2):
+                words = tl.load(p_rows + (i_line * 64 + i_half * 32), mask=m_n, other=0)
+                for i_place in tl.static_range(4):
+                    first = (i_line * 8 + i_half * 4 + i_place) * 32
+                    m_x = m_pair[None, :]
+                    if K % 256:
+                        m_x = m_x & (first + o_w < K)[:, None]
+                    x = tl.load(p_tokens + first, mask=m_x, other=0.0)
+                    w = numbers(words, i_place, x.dtype, PAIRED)
+                    factor = spread(scale, i_half * 4 + i_place, BM)
+                    total += tl.dot(w, x, input_precision="ieee") * factor
         if GATED:
             pair = tl.permute(tl.reshape(total, [2, HALF, BM]), [1, 2, 0])
             gate, up = tl.split(pair)
             total = gate / (1.0 + tl.exp(-gate)) * up
             o_n = tl.program_id(1) * HALF + tl.arange(0, HALF)
-            m_n = o_n < N
+            m_n = (o_n < N)[:, None]
         p_out = p_y + o_y[None, :].to(tl.int64) * N + o_n[:, None]
-        tl.store(p_out, total.to(p_y.dtype.element_ty), mask=m_n[:, None] & m_pair[None, :])
+        tl.store(p_out, total.to(p_y.dtype.element_ty), mask=m_n & m_pair[None, :])
 
 
 @triton.jit
