@@ -108,7 +108,8 @@ def test_int4_is_the_reference_to_a_rounding(tokens: int, packed: tuple[Packed, 
 
 
 def test_an_int4_tokens_bits_do_not_depend_on_the_others(packed: tuple[Packed, Packed]) -> None:
-    x, chosen, weights = tokens_of(257)
+    """600 tokens make tiles of 32 pairs, the others of 8."""
+    x, chosen, weights = tokens_of(600)
     together = expert_mlp(x, packed, chosen, weights, x)
     for count in (1, 9, 33):
         for begin in (0, 100, 224):
