@@ -92,7 +92,10 @@ class TinyTarget:
         return TargetOutput(x, features)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return (hidden @ self.embedding.T).float()
+        return self.raw_logits(hidden).float()
+
+    def raw_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden @ self.embedding.T
 
 
 class TinyDrafter:

@@ -12,7 +12,7 @@ def logprobs_at(logits: torch.Tensor, tokens: list[int], best: int) -> tuple[Tok
 
     Untempered: what the model itself says, as the field reports it.
     """
-    logprobs = torch.log_softmax(logits, -1)
+    logprobs = torch.log_softmax(logits.float(), -1)
     top = logprobs.topk(best, -1) if best else None
     result = []
     for i, token in enumerate(tokens):

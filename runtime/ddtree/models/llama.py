@@ -74,7 +74,10 @@ class Llama(nn.Module):
         return TargetOutput(hidden=self.norm(x), features=joined)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.group.all_gather(self.head(hidden)).float()
+        return self.raw_logits(hidden).float()
+
+    def raw_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.group.all_gather(self.head(hidden))
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         if self.group.size == 1:

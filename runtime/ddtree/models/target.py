@@ -45,5 +45,8 @@ class Target(Protocol):
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """[..., H] -> [..., V] float32."""
 
+    def raw_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The same as the head rounded them: half the bytes for who widens them on the way."""
+
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """[B, N] -> [B, N, H]."""

@@ -36,7 +36,7 @@ def draft(
     plans = plan_block(rows, drafter.shape, pools.page_size, longest)
     embeddings = block_embeddings(rows.root, models.target, drafter)
     hidden = drafter.forward(embeddings, positions, pool, plans)  # [B, b, H]
-    logits = models.target.logits(hidden[:, 1 : 1 + deep])  # [B, deep, V]
+    logits = models.target.raw_logits(hidden[:, 1 : 1 + deep])  # [B, deep, V]
     return marginals(logits, width)
 
 

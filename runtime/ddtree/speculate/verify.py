@@ -16,7 +16,7 @@ from ddtree.speculate.seam import Models, Pools
 class Judged:
     """What the target says at each node."""
 
-    logits: torch.Tensor  # [B, N, V] float32
+    logits: torch.Tensor  # [B, N, V] as the head rounded them
     features: torch.Tensor | None  # [B, N, F]
     chosen: torch.Tensor  # [B, N] int64, the target's next token after each node
 
@@ -34,7 +34,7 @@ def verify(
         rows.start, rows.page_table, nodes, tree.ancestors, pools.page_size, longest + nodes
     )
     out = models.target.forward(tree.tokens, positions, pools.target, plan, models.feature_layers)
-    logits = models.target.logits(out.hidden)  # [B, N, V]
+    logits = models.target.raw_logits(out.hidden)  # [B, N, V]
     draws = uniform(rows.seed.unsqueeze(1), positions + 1)
     narrowing = Narrowing(rows.top_k, rows.min_p)
     chosen = sample(logits, rows.temperature, rows.top_p, draws, method=method, narrowing=narrowing)

@@ -137,6 +137,7 @@ def draws() -> None:
     one = empty(4, dtype=torch.float32)
     draw = uniform(ints(4, 1), ints(4, 17))
     narrowing = Narrowing(ints(4), one)
-    sample(logits, one, one, draw, method="greedy")
-    sample(logits, one, one, draw, method="full")
-    sample(logits, one, one, draw, method="nucleus", narrowing=narrowing)
+    for given in (logits, logits.bfloat16()):
+        sample(given, one, one, draw, method="greedy")
+        sample(given, one, one, draw, method="full")
+        sample(given, one, one, draw, method="nucleus", narrowing=narrowing)

@@ -48,3 +48,12 @@ def test_a_vocabulary_smaller_than_the_width_is_ranked_whole() -> None:
 def test_no_width_is_refused() -> None:
     with pytest.raises(ValueError, match="width 0"):
         marginals(torch.zeros(1, 1, 3), 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rounded_logits_are_ranked_like_the_same_numbers_in_float32(dtype: torch.dtype) -> None:
+    logits = (torch.randn(2, 3, 110) * 4).to(dtype)
+    with kernels_everywhere():
+        got, expected = marginals(logits, 16), marginals(logits.float(), 16)
+    assert torch.equal(got.tokens, expected.tokens)
+    assert torch.equal(got.logprobs, expected.logprobs)

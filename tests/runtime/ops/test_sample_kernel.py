@@ -40,3 +40,17 @@ def test_draws_over_several_blocks(
     with kernels_everywhere():
         got = sample(logits, temperature, top_p, draw, method=method, narrowing=narrowing)
     assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("method", get_args(Method))
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rounded_logits_are_drawn_like_the_same_numbers_in_float32(
+    method: Method, dtype: torch.dtype
+) -> None:
+    logits = (torch.randn(2, 3, 70) * 4).to(dtype)
+    given = (torch.tensor([0.0, 1.1]), torch.tensor([1.0, 0.9]))
+    draw = torch.rand(2, 3, dtype=torch.float64)
+    expected = sample(logits.float(), *given, draw, method=method)
+    assert torch.equal(sample(logits, *given, draw, method=method), expected)
+    with kernels_everywhere():
+        assert torch.equal(sample(logits, *given, draw, method=method), expected)

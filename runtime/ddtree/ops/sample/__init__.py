@@ -31,7 +31,7 @@ def sample(
     method: Method,
     narrowing: Narrowing | None = None,
 ) -> torch.Tensor:
-    """Choose a token [B, N] int64 from logits [B, N, V] float32.
+    """Choose a token [B, N] int64 from logits [B, N, V].
 
     temperature [B]: 0 is argmax (the first of equals). top_p [B]: the smallest set of most
     probable tokens whose sum reaches it, among what min_p and top_k leave, in this order.

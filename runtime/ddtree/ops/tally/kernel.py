@@ -16,7 +16,7 @@ def tally(
     length = tl.load(p_length + i_b)
     o_n = tl.arange(0, BN)
     depths = tl.load(p_depths + i_b * s_depths + o_n, mask=o_n < N, other=0)
-    peak = tl.load(p_peak + i_b)
+    peak = tl.load(p_peak + i_b).to(tl.float32)
     tl.store(p_row, length.to(tl.float64))
     tl.store(p_row + 1, tl.sum((depths > 0).to(tl.int32), 0).to(tl.float64))
     tl.store(p_row + 2, tl.where(tl.abs(peak) < float("inf"), 1.0, 0.0).to(tl.float64))
