@@ -1,18 +1,23 @@
 """Sequences end to end in flat tensors, with what the target computed at each of their tokens.
 
 Features are kept in 8-bit floats with a scale a layer: 2.9 kB a token instead of 5.8, so that a
-round of 14 M tokens fits beside the target's cache.
+round of 20 M tokens fits beside the target's cache. Of the target's distribution its most probable
+tokens are kept: the step that writes a token has them anyway, and a lesson needs no product for it.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
+from ddtree.core.batch import Marginals
+
 SPREAD = 4.0  # a layer's typical value is stored as this; 8-bit floats end at 448
 LARGEST = 448.0
+LIKELY = 8  # tokens kept of a distribution; they hold nearly all of a small greedy model's
 
 
 @dataclass(frozen=True)
@@ -45,16 +50,16 @@ def scales_of(features: torch.Tensor, hidden: int) -> Scales:
 class Corpus:
     """Filled once, then read at random. Positions are of a sequence; `offset` is where it begins.
 
-    The last token of a sequence was never fed to the target: its features and hidden mean nothing.
+    The last token of a sequence was never fed to the target: its features and what is likely after
+    it mean nothing. Nor does the latter at a prompt's tokens, which are no block's.
     """
 
-    def __init__(self, capacity: int, hidden: int, scales: Scales, like: torch.Tensor) -> None:
-        """`like` gives the dtype of hidden, and the device."""
-        device, width = like.device, len(scales.factor)
+    def __init__(self, capacity: int, scales: Scales, device: torch.device) -> None:
+        width = len(scales.factor)
         self.scales = scales
         self.tokens = torch.zeros(capacity, dtype=torch.int64, device=device)
         self.features = torch.zeros(capacity, width, dtype=torch.uint8, device=device)
-        self.hidden = torch.zeros(capacity, hidden, dtype=like.dtype, device=device)
+        self.likely = nothing_likely((capacity,), device)
         self.offsets: list[int] = []
         self.prompts: list[int] = []  # tokens of the prompt
         self.lengths: list[int] = []  # tokens in all
@@ -85,12 +90,18 @@ class Corpus:
         into = slice(self.offsets[-len(kept)], self.size)
         self.tokens[into] = staged.tokens[row, place]
         self.features[into] = staged.features[row, place]
-        self.hidden[into] = staged.hidden[row, place]
+        self.likely.tokens[into] = staged.likely.tokens[row, place]
+        self.likely.logprobs[into] = staged.likely.logprobs[row, place]
 
     @cached_property
     def places(self) -> torch.Tensor:
         """[3, S] int64 on the host: offsets, prompts, lengths. Read once it is filled."""
         return torch.tensor([self.offsets, self.prompts, self.lengths])
+
+    @cached_property
+    def held_places(self) -> torch.Tensor:
+        """The same where the corpus is."""
+        return self.places.to(self.tokens.device)
 
     @cached_property
     def roots(self) -> torch.Tensor:
@@ -109,7 +120,20 @@ class Staged:
 
     tokens: torch.Tensor  # [R, L] int64
     features: torch.Tensor  # [R, L, F] uint8
-    hidden: torch.Tensor  # [R, L, H]
+    likely: Marginals  # [R, L, LIKELY], after each token
+
+    def keep(self, rows: torch.Tensor, places: torch.Tensor, likely: Marginals) -> None:
+        """What is likely [G, LIKELY] after the tokens at these places."""
+        self.likely.tokens[rows, places] = likely.tokens
+        self.likely.logprobs[rows, places] = likely.logprobs
+
+
+def nothing_likely(shape: tuple[int, ...], device: torch.device) -> Marginals:
+    """Nothing is likely: token 0 with the probability 0."""
+    return Marginals(
+        torch.zeros(*shape, LIKELY, dtype=torch.int64, device=device),
+        torch.full((*shape, LIKELY), -math.inf, device=device),
+    )
 
 
 @dataclass(frozen=True)
@@ -120,7 +144,7 @@ class Blocks:
     anchors: torch.Tensor  # [B, A] int64, position of each block's root, ascending
     tokens: torch.Tensor  # [B, A, b] int64, the root and what follows it
     known: torch.Tensor  # [B, A, b] bool, positions inside the sequence
-    hidden: torch.Tensor  # [B, A, b, H] of those positions
+    likely: Marginals  # [B, A, b, LIKELY], after those positions
 
 
 @dataclass(frozen=True)
@@ -133,10 +157,9 @@ class Cut:
 
 
 def blocks_at(corpus: Corpus, sequences: torch.Tensor, anchors: torch.Tensor, cut: Cut) -> Blocks:
-    """The blocks at anchors [B, A] of these sequences [B], both on the host."""
+    """The blocks at anchors [B, A] of these sequences [B], both where the corpus is."""
     device, last = corpus.tokens.device, corpus.size - 1
-    offset, _, length = corpus.places[:, sequences].to(device).unsqueeze(2)  # [B, 1] each
-    anchors = anchors.to(device)
+    offset, _, length = corpus.held_places[:, sequences].unsqueeze(2)  # [B, 1] each
     seen = (offset + torch.arange(cut.context, device=device)).clamp(max=last)  # [B, L]
     place = anchors.unsqueeze(2) + torch.arange(cut.block, device=device)  # [B, A, b]
     known = place < length.unsqueeze(2)
@@ -146,7 +169,7 @@ def blocks_at(corpus: Corpus, sequences: torch.Tensor, anchors: torch.Tensor, cu
         anchors=anchors,
         tokens=corpus.tokens[index],
         known=known,
-        hidden=corpus.hidden[index],
+        likely=Marginals(corpus.likely.tokens[index], corpus.likely.logprobs[index]),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 
@@ -39,11 +40,12 @@ class Gatherer:
         """Fresh answers until `recipe.tokens` are kept."""
         recipe = self.recipe
         chats = self.chats(number, int(recipe.tokens / TYPICAL * recipe.chat_share) + 1)
+        hidden = self._chats.keys() | prompts.all_hand_written()
         seed = mixed_seed(recipe.seed, number)
         sources: dict[str, Callable[[], str]] = {
             "code": prompts.generated("code", seed, held_out=False).__next__,
             "question": prompts.generated("question", seed, held_out=False).__next__,
-            "chat": cycle(text for text in chats if text not in self._chats).__next__,
+            "chat": cycle(text for text in chats if text not in hidden).__next__,
         }
         shares = {
             "code": recipe.code_share,
@@ -100,19 +102,25 @@ class Gatherer:
         return HeldOut(corpus, kinds, loops)
 
     def chats(self, number: int, count: int) -> list[str]:
-        """What the target itself would ask: it goes on where a user begins to speak."""
-        before = self.texts.encode(self.frame.before)
+        """What the target itself would ask: it goes on where a user begins to speak.
+
+        Left alone it rarely asks a plain question, so mostly the first words are given.
+        """
+        bare = len(self.texts.encode(self.frame.before))
+        begun = [self.texts.encode(self.frame.before + words) for words in prompts.openers()]
         rows = min(self.recipe.rows, 2 * count)
-        limits = Limits(rows, len(before) + USER_TOKENS, self.texts.ends, stop_at_loops=False)
+        longest = max(map(len, begun)) + USER_TOKENS
+        limits = Limits(rows, longest, self.texts.ends, stop_at_loops=False)
         seed = mixed_seed(self.recipe.seed, number, 1)
         rollout = Rollout(self.target, limits, (), seed)
+        beginnings = random.Random(f"openers {seed}").choices(begun, k=4 * count)
         heat = cycle(USER_HEAT)
-        asked = (Wanted(before, USER_TOKENS, next(heat)) for _ in range(4 * count))
+        asked = (Wanted(begin, USER_TOKENS, next(heat)) for begin in beginnings)
         found: dict[str, None] = {}
         for finished in rollout.run(asked):
-            for answer in finished.answers():
+            for wanted, answer in zip(finished.wanted, finished.answers(), strict=True):
                 if answer[-1] in self.texts.ends:
-                    text = self.texts.decode(answer[:-1]).strip()
+                    text = self.texts.decode([*wanted.prompt[bare:], *answer[:-1]]).strip()
                     if text:
                         found.setdefault(text)
             if len(found) >= count:
@@ -132,8 +140,7 @@ class Gatherer:
 
     def _corpus(self, capacity: int, rollout: Rollout) -> Corpus:
         assert rollout.scales is not None
-        like = torch.empty(0, dtype=self.target.dtype, device=self.target.device)
-        return Corpus(capacity, self.target.shape.hidden_size, rollout.scales, like)
+        return Corpus(capacity, rollout.scales, self.target.device)
 
 
 def add(corpus: Corpus, finished: Finished) -> list[Wanted]:

@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional
 
 from ddtree.core.batch import DraftTree, Marginals
+from ddtree.ops.marginals import marginals
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_build import tree_build
 from ddtree.ops.tree_build.reference import chain
@@ -75,8 +76,9 @@ def evaluate(learner: Learner, held: HeldOut, budgets: tuple[int, ...]) -> Score
     accepted = [[{} for _ in held.kinds] for _ in modes]  # type: list[list[dict[int, int]]]
     with learner.averaged():
         for sequences, anchors, blocks in _all_blocks(learner, held.corpus):
-            with learner.precision():
-                hidden = learner.hidden(blocks)
+            # with gradients, which nobody asks for: what is compiled for training serves here too
+            with learner.precision(), torch.enable_grad():
+                hidden = learner.hidden(blocks).detach()
             lengths = _accepted(learner, blocks, hidden, budgets)  # [modes, B, A]
             for known, found in zip(accepted, lengths.tolist(), strict=True):
                 for i, row, of_row in zip(sequences.tolist(), anchors.tolist(), found, strict=True):
@@ -119,7 +121,8 @@ def _all_blocks(
         some += [some[-1]] * (recipe.batch - len(some) if learner.compiled else 0)
         sequences = torch.tensor([i for i, _ in some])
         anchors = torch.stack([roots for _, roots in some])
-        yield sequences, anchors, blocks_at(corpus, sequences, anchors, cut)
+        there = sequences.to(learner.device), anchors.to(learner.device)
+        yield sequences, anchors, blocks_at(corpus, *there, cut)
 
 
 def _accepted(
@@ -138,13 +141,13 @@ def _accepted(
 
 def _marginals(head: torch.Tensor, hidden: torch.Tensor, width: int) -> Marginals:
     """Of hidden [B, A, D, H], with B A rows; a sequence's logits at a time."""
-    tokens, logprobs = [], []
+    found = []
     for states in hidden.contiguous():  # a gap between rows makes a slow product of it
         logits = functional.linear(states.to(head.dtype), head).float()  # [A, D, V]
-        top = logits.topk(min(width, logits.shape[-1]), dim=-1)
-        tokens.append(top.indices)
-        logprobs.append(top.values - logits.logsumexp(-1, keepdim=True))
-    return Marginals(torch.cat(tokens), torch.cat(logprobs))
+        found.append(marginals(logits, width))
+    return Marginals(
+        torch.cat([one.tokens for one in found]), torch.cat([one.logprobs for one in found])
+    )
 
 
 def _agreement(tree: DraftTree, truth: torch.Tensor) -> torch.Tensor:

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 
 Kind = Literal["code", "question"]
 HELD_OUT_TENTH = 0  # of zlib.crc32(word) % 10
+SILENT = 5  # users, of whom one begins with words of his own
 MARK = "\N{WHITE SQUARE}"  # stands for a user's words in a chat that is cut in two
 
 
@@ -73,6 +74,16 @@ def hand_written() -> dict[str, list[str]]:
     """`hand code` and `hand chat`."""
     document = json.loads(Path(__file__).with_name("hand.json").read_text(encoding="utf-8"))
     return {f"hand {kind}": document[kind] for kind in ("code", "chat")}
+
+
+def all_hand_written() -> set[str]:
+    return {text for texts in hand_written().values() for text in texts}
+
+
+def openers() -> list[str]:
+    """How a user may begin: mostly some words, nothing at all for one in SILENT."""
+    words = _grammar()["openers"]
+    return words + [""] * (len(words) // (SILENT - 1))
 
 
 def mixed(

@@ -1,25 +1,31 @@
 """Answers by the thousand: the target decodes many rows at once and keeps what it computed.
 
 A row that ends, by an end token, its limit or a loop, makes room for the next prompt. Between two
-looks of the host (CHECK steps) nothing waits for it.
+looks of the host (CHECK steps) nothing waits for it: meanwhile it makes the next prompts ready. On
+CUDA the target's part of a step is a graph, since the host needs longer for its 270 launches than
+the device for the work.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
 from ddtree.cache.pool import KvPool
+from ddtree.core.batch import Marginals
 from ddtree.models.target import Target
 from ddtree.ops.tree_attention import plan_attention
-from ddtree.train.corpus import Scales, Staged, scales_of
+from ddtree.train.corpus import LIKELY, Scales, Staged, nothing_likely, scales_of
 from ddtree.train.loops import GRAM, LoopWatch
 
-CHECK = 16  # steps between two looks
+CHECK = 24  # steps between two looks
 PAGE = 16  # tokens
 PREFILL = 1 << 15  # tokens of one prefill
+PIECE = 128  # tokens of the vocabulary
+AHEAD = 8  # a share of the rows, one in so many: prompts made ready while the device works
 
 
 @dataclass(frozen=True)
@@ -49,12 +55,19 @@ class Finished:
     staged: Staged
 
     def answers(self) -> list[list[int]]:
+        whole = self.staged.tokens[self.rows].tolist()
         return [
-            self.staged.tokens[row, len(wanted.prompt) : length].tolist()
-            for row, wanted, length in zip(
-                self.rows.tolist(), self.wanted, self.lengths, strict=True
-            )
+            tokens[len(wanted.prompt) : length]
+            for tokens, wanted, length in zip(whole, self.wanted, self.lengths, strict=True)
         ]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the target made of every row's root."""
+
+    root: torch.Tensor  # [R] int64
+    logits: torch.Tensor  # [R, V] float32
 
 
 class Rollout:
@@ -76,13 +89,7 @@ class Rollout:
         self.staged = Staged(
             torch.zeros(rows, longest, dtype=torch.int64, device=device),
             torch.zeros(rows, longest, width, dtype=torch.uint8, device=device),
-            torch.zeros(
-                rows,
-                longest,
-                shape.hidden_size if feature_layers else 0,
-                dtype=target.dtype,
-                device=device,
-            ),
+            nothing_likely((rows, longest) if feature_layers else (0, 0), device),
         )
         self.scales: Scales | None = None
         self.start = torch.zeros(rows, dtype=torch.int64, device=device)  # the root's position
@@ -92,6 +99,9 @@ class Rollout:
         self.active = torch.zeros(rows, dtype=torch.bool, device=device)
         self.held: list[Wanted | None] = [None] * rows
         self.warm = self.start[:0]  # rows that are sampled
+        self.row = torch.arange(rows, device=device)
+        self.ready: deque[Wanted] = deque()
+        self.graph: tuple[torch.cuda.CUDAGraph, Said] | None = None
 
     @torch.no_grad()
     def run(self, wanted: Iterator[Wanted]) -> Iterator[Finished]:
@@ -100,9 +110,12 @@ class Rollout:
             self._admit(wanted)
             if not any(self.held):
                 return
-            deepest = int(self.start.max()) + CHECK + 1  # the host's bound until its next look
+            longest = self.limits.longest
+            if not self.start.is_cuda:  # the host's bound until its next look; kernels need none
+                longest = min(longest, int(self.start.max()) + CHECK + 1)
             for _ in range(CHECK):
-                self._step(min(deepest, self.limits.longest))
+                self._step(longest)
+            self._make_ready(wanted)
             finished = self._harvest()
             if finished is not None:
                 yield finished
@@ -110,7 +123,7 @@ class Rollout:
     def _admit(self, wanted: Iterator[Wanted]) -> None:
         free = [row for row, held in enumerate(self.held) if held is None]
         for row in free:
-            one = next(wanted, None)
+            one = self.ready.popleft() if self.ready else next(wanted, None)
             if one is None:
                 break
             self.held[row] = one
@@ -121,6 +134,13 @@ class Rollout:
         size = max(1, PREFILL // longest)
         for at in range(0, len(fresh), size):
             self._prefill(fresh[at : at + size])
+
+    def _make_ready(self, wanted: Iterator[Wanted]) -> None:
+        while len(self.ready) * AHEAD < self.limits.rows:
+            one = next(wanted, None)
+            if one is None:
+                return
+            self.ready.append(one)
 
     def _prefill(self, rows: list[int]) -> None:
         """Cache the prompts of these rows; their first tokens become their roots."""
@@ -141,7 +161,6 @@ class Rollout:
                 real = positions < length.unsqueeze(1)
                 self.scales = scales_of(out.features[real], self.target.shape.hidden_size)
             self.staged.features[index, :longest] = self.scales.pack(out.features)
-            self.staged.hidden[index, :longest] = out.hidden
         self.temperature[index] = torch.tensor([one.temperature for one in asked], device=device)
         self.start[index] = length
         limit = torch.tensor([one.limit for one in asked], device=device)
@@ -156,23 +175,43 @@ class Rollout:
 
     def _step(self, longest: int) -> None:
         """One token for every active row; the others run their last one again, for nothing."""
-        row = torch.arange(self.limits.rows, device=self.start.device)
-        root = self.staged.tokens[row, self.start].unsqueeze(1)
-        plan = plan_attention(self.start, self.table, 1, "causal", PAGE, longest)
-        positions = self.start.unsqueeze(1)
-        out = self.target.forward(root, positions, self.pool, plan, self.feature_layers)
-        if out.features is not None and self.scales is not None:
-            self.staged.features[row, self.start] = self.scales.pack(out.features[:, 0])
-            self.staged.hidden[row, self.start] = out.hidden[:, 0]
-        token = self._choose(self.target.logits(out.hidden[:, 0]), self.warm, self.temperature)
+        said = self._captured() if self.start.is_cuda else self._ask(longest)
+        token = self._choose(said.logits, self.warm, self.temperature)
         at = self.start + self.active.long()
-        self.staged.tokens[row, at] = token.where(self.active, root[:, 0])
+        self.staged.tokens[self.row, at] = token.where(self.active, said.root)
         self.looped |= self.watch.add(self.staged.tokens, at) & self.active
-        self.start = at
+        self.start.copy_(at)  # the graph reads it
         ended = torch.isin(token, self.ends) | (at >= self.stop)
         if self.limits.stop_at_loops:
             ended |= self.looped
         self.active &= ~ended
+
+    def _ask(self, longest: int) -> Said:
+        """Run every row's root; what is to be kept of it goes to the stage."""
+        root = self.staged.tokens[self.row, self.start]
+        plan = plan_attention(self.start, self.table, 1, "causal", PAGE, longest)
+        positions = self.start.unsqueeze(1)
+        out = self.target.forward(
+            root.unsqueeze(1), positions, self.pool, plan, self.feature_layers
+        )
+        logits = self.target.logits(out.hidden[:, 0])
+        if out.features is not None and self.scales is not None:
+            self.staged.features[self.row, self.start] = self.scales.pack(out.features[:, 0])
+            self.staged.keep(self.row, self.start, likely(logits))
+        return Said(root, logits)
+
+    def _captured(self) -> Said:
+        """The same from a graph, which is recorded the first time."""
+        if self.graph is None:
+            self._ask(self.limits.longest)  # compiles kernels
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                said = self._ask(self.limits.longest)
+            self.graph = graph, said
+        graph, said = self.graph
+        graph.replay()
+        return said
 
     def _choose(
         self, logits: torch.Tensor, warm: torch.Tensor, temperature: torch.Tensor
@@ -195,3 +234,20 @@ class Rollout:
         for row in ended:
             self.held[row] = None
         return Finished(wanted, torch.tensor(ended, device=self.start.device), lengths, self.staged)
+
+
+def likely(logits: torch.Tensor) -> Marginals:
+    """The most probable tokens after each row of logits [G, V]: [G, LIKELY].
+
+    The best of V lie in the LIKELY pieces with the best maxima: a whole row is not sorted through.
+    """
+    every = logits.log_softmax(-1)
+    if every.shape[1] % PIECE or every.shape[1] < PIECE * LIKELY:
+        top = every.topk(LIKELY)
+        return Marginals(top.indices, top.values)
+    pieces = every.view(len(every), -1, PIECE)
+    best = pieces.amax(2).topk(LIKELY).indices  # [G, LIKELY]
+    held = pieces.gather(1, best.unsqueeze(2).expand(-1, -1, PIECE))
+    top = held.flatten(1).topk(LIKELY)
+    piece = best.gather(1, top.indices // PIECE)
+    return Marginals(piece * PIECE + top.indices % PIECE, top.values)

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import torch
 
-from ddtree.train.corpus import Corpus, Cut, Staged, blocks_at, draw, mixed_seed, scales_of
+from ddtree.core.batch import Marginals
+from ddtree.train.corpus import (
+    LIKELY,
+    Corpus,
+    Cut,
+    Staged,
+    blocks_at,
+    draw,
+    mixed_seed,
+    scales_of,
+)
 
 HIDDEN, LAYERS, LONGEST = 8, 2, 20
 PROMPTS, LENGTHS = [4, 2, 6], [15, 9, 20]
 
 
 def staged() -> Staged:
-    """A token's features and hidden all are 100 times its row plus its place, in some unit."""
+    """A token's features, and what is likely after it, are 100 times its row plus its place."""
     number = 100.0 * torch.arange(1, 4).unsqueeze(1) + torch.arange(LONGEST)
     features = number.unsqueeze(2).expand(-1, -1, LAYERS * HIDDEN)
     scales = scales_of(features.flatten(0, 1), HIDDEN)
-    return Staged(number.long(), scales.pack(features), number.unsqueeze(2).expand(-1, -1, HIDDEN))
+    after = number.unsqueeze(2).expand(-1, -1, LIKELY)
+    return Staged(number.long(), scales.pack(features), Marginals(after.long(), -after))
 
 
 def corpus(capacity: int = 100) -> Corpus:
     stage = staged()
-    scales = scales_of(stage.hidden.flatten(0, 1).repeat(1, LAYERS), HIDDEN)
-    made = Corpus(capacity, HIDDEN, scales, torch.empty(0))
+    number = stage.tokens.float().flatten().unsqueeze(1)
+    scales = scales_of(number.expand(-1, LAYERS * HIDDEN), HIDDEN)
+    made = Corpus(capacity, scales, torch.device("cpu"))
     made.add(torch.arange(3), PROMPTS, LENGTHS, stage)
     return made
 
@@ -32,7 +44,8 @@ def test_a_block_is_the_root_what_follows_and_all_before() -> None:
     assert blocks.tokens[0].tolist() == [[104, 105, 106, 107], [112, 113, 114, 200]]
     assert blocks.known[0].tolist() == [[True] * 4, [True] * 3 + [False]]
     assert blocks.known[1].tolist() == [[True] * 4, [True, True, False, False]]
-    assert blocks.hidden[1, 0, :, 0].tolist() == [306, 307, 308, 309]
+    assert blocks.likely.tokens[1, 0, :, 0].tolist() == [306, 307, 308, 309]
+    assert blocks.likely.logprobs[0, 1, :, 1].tolist() == [-112, -113, -114, -200]
     for row, first in ((0, 100), (1, 300)):
         wanted = first + torch.arange(int(anchors[row, 0]))
         found = blocks.features[row, : len(wanted), 0]

@@ -69,7 +69,8 @@ def _only(held: HeldOut, some: range) -> Corpus:
     corpus = copy.copy(held.corpus)
     for name in ("offsets", "prompts", "lengths"):
         setattr(corpus, name, [getattr(held.corpus, name)[i] for i in some])
-    vars(corpus).pop("places", None)
+    for name in ("places", "held_places"):
+        vars(corpus).pop(name, None)
     return corpus
 
 

@@ -8,7 +8,16 @@ from itertools import islice
 import pytest
 
 from ddtree.train import prompts
-from ddtree.train.prompts import Kind, distinct, frame_of, generated, hand_written, mixed
+from ddtree.train.prompts import (
+    Kind,
+    all_hand_written,
+    distinct,
+    frame_of,
+    generated,
+    hand_written,
+    mixed,
+    openers,
+)
 from tests.runtime.train.tiny_run import Letters
 
 KINDS: tuple[Kind, ...] = ("code", "question")
@@ -62,3 +71,9 @@ def test_a_template_that_swallows_the_user_is_refused() -> None:
 
     with pytest.raises(ValueError, match="does not show the user's message"):
         frame_of(Deaf())
+
+
+def test_one_user_in_five_begins_alone_and_no_beginning_is_a_hand_written_prompt() -> None:
+    beginnings = openers()
+    assert 0.15 < beginnings.count("") / len(beginnings) < 0.25
+    assert not set(beginnings) & all_hand_written()

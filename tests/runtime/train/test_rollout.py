@@ -7,10 +7,10 @@ import torch
 
 from ddtree.models.llama import Llama
 from ddtree.models.load import load_target
-from ddtree.train.corpus import Corpus
+from ddtree.train.corpus import LIKELY, Corpus
 from ddtree.train.gather import add
 from ddtree.train.loops import GRAM, in_loop
-from ddtree.train.rollout import Limits, Rollout, Wanted
+from ddtree.train.rollout import Limits, Rollout, Wanted, likely
 from tests.runtime.models.session import CPU, Session
 from tests.runtime.train.tiny_run import END, write_target
 
@@ -97,14 +97,26 @@ def test_what_is_kept_is_what_the_target_computes(target: Llama) -> None:
     corpus: Corpus | None = None
     for finished in rollout.run(Wanted(prompt, LIMIT) for prompt in prompts(5)):
         assert rollout.scales is not None
-        corpus = corpus or Corpus(1000, 32, rollout.scales, torch.empty(0))
+        corpus = corpus or Corpus(1000, rollout.scales, CPU)
         add(corpus, finished)
     assert corpus is not None
     assert len(corpus.lengths) == 5
-    for offset, length in zip(corpus.offsets, corpus.lengths, strict=True):
+    for offset, prompt, length in zip(corpus.offsets, corpus.prompts, corpus.lengths, strict=True):
         fed = slice(offset, offset + length - 1)
+        answer = slice(offset + prompt, offset + length - 1)
         out = Session(target).feed(corpus.tokens[fed].unsqueeze(0), LAYERS)
         assert out.features is not None
-        torch.testing.assert_close(corpus.hidden[fed], out.hidden[0], atol=1e-4, rtol=1e-4)
+        wanted = target.logits(out.hidden[0, prompt:]).log_softmax(-1).topk(LIKELY)
+        found = corpus.likely.logprobs[answer]
+        torch.testing.assert_close(found, wanted.values, atol=1e-4, rtol=1e-4)
+        assert corpus.likely.tokens[answer].equal(wanted.indices)
         kept = corpus.scales.unpack(corpus.features[fed], torch.float32)
         assert (kept - out.features[0]).norm() < 0.04 * out.features[0].norm()
+
+
+def test_likely_tokens_of_a_large_vocabulary_are_those_of_a_sorted_row() -> None:
+    logits = torch.randn(50, 128 * 12, generator=torch.Generator().manual_seed(8))
+    logits[:, 256:272] += 3  # many of the best in one piece
+    found, wanted = likely(logits), logits.log_softmax(-1).topk(LIKELY)
+    assert found.tokens.equal(wanted.indices)
+    assert found.logprobs.equal(wanted.values)
