@@ -24,7 +24,7 @@ from ddtree.ops.sample import Narrowing, sample, uniform
 from ddtree.ops.tally import Moved, tally
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_attention import plan_attention, tree_attention
-from ddtree.ops.tree_build import tree_build
+from ddtree.ops.tree_build import Bounds, chain, tree_build
 
 PAGE = 16
 KIMI = Experts(384, 8, 2048, normalised=True, sigmoid=SigmoidRouting(1, 1, scaling=2.827))
@@ -123,7 +123,10 @@ def rows() -> None:
 def trees() -> None:
     """Rank, build, accept, commit and tally at the smallest, a usual, and the largest budget."""
     for budget in (1, 64, 256):
-        tree = tree_build(ints(4), marginals(empty(4, 15, 151936), budget), budget)
+        bounds = Bounds(ints(4), empty(4, dtype=torch.float32))
+        ranked = marginals(empty(4, 15, 151936), budget)
+        chain(ints(4), ranked, bounds)
+        tree = tree_build(ints(4), ranked, budget, bounds)
         verdict = tree_accept(tree, ints(4, budget + 1), 15)
         where = commit_slots(ints(4), ints(4, 256), PAGE, verdict.path, verdict.length)
         kv_commit(empty(36, 2, 4096, 8, 128), *where)

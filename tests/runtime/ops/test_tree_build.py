@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ddtree.core.batch import Marginals
 from ddtree.ops.bitmask import unpack
-from ddtree.ops.tree_build import tree_build
+from ddtree.ops.tree_build import Bounds, chain, tree_build
 from ddtree.speculate import reference
 
 
@@ -94,3 +94,24 @@ def test_positions_deeper_than_the_budget_change_nothing(whole: Marginals, budge
     assert torch.equal(grown.parents, expected.parents)
     assert torch.equal(grown.depths, expected.depths)
     assert torch.equal(grown.ancestors, expected.ancestors)
+
+
+@settings(max_examples=60, deadline=None)
+@given(marginals(), st.integers(1, 20), st.integers(0, 22))
+def test_a_rows_limit_is_a_smaller_budget_and_no_branch_is_a_chain(
+    given_marginals: Marginals, budget: int, limit: int
+) -> None:
+    rows, deep, _ = given_marginals.tokens.shape
+    root = torch.zeros(rows, dtype=torch.int64)
+    held = min(limit, budget)
+    free, none = torch.zeros(rows), torch.full((rows,), -torch.inf)
+    bounded = tree_build(root, given_marginals, budget, Bounds(root + limit, free))
+    whole = tree_build(root, given_marginals, budget)
+    for name in ("tokens", "parents", "depths", "scores"):
+        kept, all_ = getattr(bounded, name)[:, : held + 1], getattr(whole, name)[:, : held + 1]
+        assert torch.equal(kept, all_), name
+    assert (bounded.depths[:, held + 1 :] == -1).all()
+    path = chain(root, given_marginals, Bounds(root + held, none))
+    bare = tree_build(root, given_marginals, deep, Bounds(root + held, none))
+    for name in ("tokens", "parents", "depths", "ancestors"):
+        assert torch.equal(getattr(bare, name), getattr(path, name)), name

@@ -9,9 +9,9 @@ from ddtree.core.batch import Marginals
 from ddtree.ops.backend import kernels_everywhere
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.tree_accept import tree_accept
-from ddtree.ops.tree_build import tree_build
+from ddtree.ops.tree_build import Bounds, chain, tree_build
 from tests.runtime.ops.drafts import drafted, likely
-from tests.runtime.ops.interpreted import interpreted
+from tests.runtime.ops.interpreted import interpreted, poison
 
 pytestmark = interpreted
 FIELDS = ("tokens", "parents", "depths", "ancestors", "scores")
@@ -37,6 +37,33 @@ def test_trees_and_paths(budget: int, deep: int, wide: int, levels: int) -> None
         assert torch.equal(found.path, verdict.path)
         assert torch.equal(found.length, verdict.length)
         assert torch.equal(found.tokens, verdict.tokens)
+
+
+def bounds() -> Bounds:
+    """A whole tree, one cut short, one of few branches, a chain, and a root."""
+    never = -torch.inf
+    return Bounds(torch.tensor([99, 4, 99, 99, 0]), torch.tensor([0.0, 0.0, -1.5, never, 0.0]))
+
+
+@pytest.mark.parametrize(("budget", "deep", "wide"), [(1, 1, 1), (9, 3, 9), (33, 15, 33)], ids=str)
+def test_trees_within_bounds(budget: int, deep: int, wide: int) -> None:
+    given, root = drafted(5, deep, wide, 9), torch.arange(5) + 3
+    expected = tree_build(root, given, budget, bounds())
+    with kernels_everywhere(), poison():
+        got = tree_build(root, given, budget, bounds())
+    for field in FIELDS:
+        assert torch.equal(getattr(got, field), getattr(expected, field)), field
+
+
+@pytest.mark.parametrize("deep", [1, 3, 15])
+def test_chains(deep: int) -> None:
+    given, root = drafted(5, deep, 2, 9), torch.arange(5) + 3
+    expected = chain(root, given, bounds())
+    with kernels_everywhere(), poison():
+        got = chain(root, given, bounds())
+    for field in FIELDS[:-1]:
+        assert torch.equal(getattr(got, field), getattr(expected, field)), field
+    assert got.scores is None and expected.scores is None
 
 
 def test_a_row_without_candidates_is_a_root() -> None:

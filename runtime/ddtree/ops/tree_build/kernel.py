@@ -39,9 +39,9 @@ def better(key, note, other_key, other_note):
 
 @triton.jit
 def grow(
-    p_root, p_ranked, p_logprobs, p_tokens, p_parents, p_depths, p_scores, p_words,
-    BUDGET: tl.constexpr, DEEP: tl.constexpr, WIDE: tl.constexpr, SIZE: tl.constexpr,
-    W: tl.constexpr, BW: tl.constexpr, BLOCK: tl.constexpr,
+    p_root, p_ranked, p_logprobs, p_limit, p_branch, p_tokens, p_parents, p_depths, p_scores,
+    p_words, BUDGET: tl.constexpr, DEEP: tl.constexpr, WIDE: tl.constexpr, SIZE: tl.constexpr,
+    W: tl.constexpr, BW: tl.constexpr, BLOCK: tl.constexpr, BOUND: tl.constexpr,
 ):  # fmt: skip
     """The tree of row program_id(0); marginals [B, DEEP, WIDE], outputs [B, BUDGET + 1]."""
     i_b = tl.program_id(0).to(tl.int64)
@@ -51,6 +51,8 @@ def grow(
     EMPTY: tl.constexpr = -0x7FFFFFFFFFFFFFFF
     o_entry = tl.arange(0, SIZE)
     root = tl.load(p_root + i_b)
+    limit = tl.load(p_limit + i_b) if BOUND else BUDGET
+    branch = tl.load(p_branch + i_b) if BOUND else 0.0
     tl.store(p_tokens + row, root)
     tl.store(p_parents + row, tl.full([], -1, tl.int64))
     tl.store(p_depths + row, tl.full([], 0, tl.int64))
@@ -62,7 +64,7 @@ def grow(
     notes = note_of(nothing.to(tl.float32), nothing, nothing + 1, nothing)
     for node in range(1, BUDGET + 1):
         key, note = tl.reduce((keys, notes), 0, better)
-        used = key > EMPTY
+        used = (key > EMPTY) & (node <= limit)
         score = score_of(key)
         before = (note >> 32).to(tl.int32).to(tl.float32, bitcast=True)
         parent = ((note >> 16) & 0xFFFF).to(tl.int32)
@@ -77,7 +79,7 @@ def grow(
         tl.store(p_parents + row + node, tl.where(used, parent, 0).to(tl.int64))
         tl.store(p_depths + row + node, tl.where(used, depth, -1).to(tl.int64))
         tl.store(p_scores + row + node, tl.where(used, score, float("-inf")))
-        sibling = before + next_rank
+        sibling = before + (next_rank + branch)
         child = score + next_depth
         sibling_key = tl.where(sibling > float("-inf"), key_of(sibling, 2 * node - 1), EMPTY)
         child_key = tl.where(child > float("-inf"), key_of(child, 2 * node), EMPTY)

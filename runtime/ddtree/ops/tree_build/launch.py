@@ -7,11 +7,14 @@ import torch
 from ddtree.core.batch import DraftTree, Marginals
 from ddtree.ops.bitmask import words_for
 from ddtree.ops.tree_build import kernel
+from ddtree.ops.tree_build.reference import Bounds
 
 LIMIT = 256  # budget; ranks and parents have 10 and 16 bits in a note
 
 
-def grow(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTree:
+def grow(
+    root: torch.Tensor, marginals: Marginals, budget: int, bounds: Bounds | None = None
+) -> DraftTree:
     """See `tree_build`."""
     rows, deep, wide = marginals.tokens.shape
     if budget > LIMIT or deep > 32 or wide > 1000:
@@ -32,6 +35,8 @@ def grow(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTree:
         root,
         marginals.tokens.contiguous(),
         marginals.logprobs.contiguous(),
+        root if bounds is None else bounds.limit,
+        marginals.logprobs if bounds is None else bounds.branch,
         tree.tokens,
         tree.parents,
         tree.depths,
@@ -44,6 +49,7 @@ def grow(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTree:
         W=words,
         BW=1 << (words - 1).bit_length(),
         BLOCK=32,
+        BOUND=bounds is not None,
         num_warps=1,  # a pop is five shuffles; more warps would meet in shared memory
     )
     return tree

@@ -6,12 +6,22 @@ The heap of Algorithm 1 holds at most one sibling and one child per popped node,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from ddtree.core.batch import DraftTree, Marginals
 from ddtree.ops.bitmask import pack
 
 NEVER = -torch.inf
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What each row wants of its tree."""
+
+    limit: torch.Tensor  # [B] int64, nodes besides the root; those past it are unused
+    branch: torch.Tensor  # [B] float32, added to all but the first of each position; -inf: none
 
 
 class _Candidates:
@@ -40,13 +50,17 @@ class _Candidates:
         self.size += 1
 
 
-def grow(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTree:
+def grow(
+    root: torch.Tensor, marginals: Marginals, budget: int, bounds: Bounds | None = None
+) -> DraftTree:
     """See `tree_build`. A row that runs out of candidates leaves its last nodes unused."""
     rows, deep, wide = marginals.tokens.shape
     device = root.device
     row = torch.arange(rows, device=device)
     # a row and a column of -inf: no sibling after the last rank, no child after the last depth
     logprobs = torch.nn.functional.pad(marginals.logprobs, (0, 1, 0, 1), value=NEVER)
+    if bounds is not None:
+        logprobs[:, :, 1:] += bounds.branch[:, None, None]
 
     tokens = root.unsqueeze(1).repeat(1, budget + 1)  # [B, N]
     parents = torch.zeros_like(tokens)
@@ -68,8 +82,10 @@ def grow(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTree:
         before = heap.parent_score[row, best]
         heap.score.scatter_(1, best.unsqueeze(1), NEVER)
         used = score > NEVER
+        if bounds is not None:
+            used &= bounds.limit >= node
         level, shown = (depth - 1).clamp(max=deep - 1), rank.clamp(max=wide - 1)
-        scores[:, node] = score
+        scores[:, node] = score.where(used, NEVER)
         tokens[:, node] = marginals.tokens[row, level, shown].where(used, root)
         parents[:, node] = parent.where(used, zero)
         depths[:, node] = depth.where(used, zero - 1)
@@ -81,17 +97,21 @@ def grow(root: torch.Tensor, marginals: Marginals, budget: int) -> DraftTree:
     return DraftTree(tokens, parents, depths, pack(visible), scores)
 
 
-def chain(root: torch.Tensor, marginals: Marginals) -> DraftTree:
-    """The tree without branches: the most probable token of each position. N = D + 1."""
+def chain(root: torch.Tensor, marginals: Marginals, bounds: Bounds | None = None) -> DraftTree:
+    """See `ops.tree_build.chain`."""
     rows, deep, _ = marginals.tokens.shape
     device = root.device
     order = torch.arange(deep + 1, device=device).expand(rows, -1)
-    visible = torch.ones(deep + 1, deep + 1, dtype=torch.bool, device=device).tril()
+    limit = torch.full_like(root, deep) if bounds is None else bounds.limit
+    used = order <= limit.unsqueeze(1)  # [B, N]
+    itself = torch.eye(deep + 1, dtype=torch.bool, device=device)
+    above = torch.ones_like(itself).tril()
+    tokens = torch.cat([root.unsqueeze(1), marginals.tokens[:, :, 0]], 1)
     return DraftTree(
-        tokens=torch.cat([root.unsqueeze(1), marginals.tokens[:, :, 0]], 1),
-        parents=order - 1,
-        depths=order,
-        ancestors=pack(visible).expand(rows, -1, -1),
+        tokens=tokens.where(used, root.unsqueeze(1)),
+        parents=(order - 1).where(used, 0),
+        depths=order.where(used, -1),
+        ancestors=pack(itself | (above & used.unsqueeze(2))),
     )
 
 
