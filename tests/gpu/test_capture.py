@@ -10,7 +10,7 @@ from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.linear import gated_linear, linear
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv
-from ddtree.ops.sample import sample, uniform
+from ddtree.ops.sample import Chance, sample
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_attention import plan_attention, tree_attention
 from ddtree.ops.tree_build import tree_build
@@ -66,8 +66,8 @@ class Layer:
         x = linear(heads, self.output, x)
         x = linear(gated_linear(rms_norm(x, self.norm, 1e-5), self.gate_up), self.down, x)
         logits = linear(x, self.embedding, dtype=torch.float32)
-        draws = uniform(self.root.unsqueeze(1), positions + 1)
-        chosen = sample(logits, self.some, self.some, draws, method="nucleus")
+        chance = Chance(self.root, positions)
+        chosen = sample(logits, self.some, self.some, chance, method="nucleus").tokens
         verdict = tree_accept(tree, chosen, DEEP)
         moves = commit_slots(self.start, self.table, 16, verdict.path, verdict.length)
         kv_commit(self.kv, *moves)

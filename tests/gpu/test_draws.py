@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from ddtree.ops.sample import Narrowing, sample, uniform
+from ddtree.ops.sample import Chance, Narrowing, sample
 from tests.gpu import engine as shared
 
 pytestmark = pytest.mark.gpu
@@ -47,15 +47,15 @@ def test_draws_have_the_distribution_that_is_left(
     temperature, top_k, min_p, top_p = (
         torch.full((COUNT,), value, device=shared.DEVICE) for value in sampling
     )
-    seeds = torch.arange(COUNT, device=shared.DEVICE).unsqueeze(1)
+    seeds = torch.arange(COUNT, device=shared.DEVICE)
     drawn = sample(
         logits.to(shared.DEVICE).expand(COUNT, 1, -1).contiguous(),
         temperature,
         top_p,
-        uniform(seeds, torch.full_like(seeds, 17)),
+        Chance(seeds, torch.full_like(seeds, 16).unsqueeze(1)),
         method="nucleus",
         narrowing=Narrowing(top_k, min_p),
-    )
+    ).tokens
     counts = torch.bincount(drawn.flatten().cpu(), minlength=vocabulary)
     expected = left(logits, sampling) * COUNT
     assert counts[expected == 0].sum() == 0

@@ -12,7 +12,7 @@ from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.marginals import marginals
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv, write_context
-from ddtree.ops.sample import Narrowing, sample, uniform
+from ddtree.ops.sample import Chance, Narrowing, sample
 from ddtree.ops.tally import Moved, tally
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_build import tree_build
@@ -105,19 +105,17 @@ def test_draws_equal_the_reference_but_at_the_edges_of_float32(vocabulary: int) 
     temperature = torch.tensor([0.0, 0.6, 1.0, 1.3, 0.9, 0.0])
     top_p = torch.tensor([1.0, 0.9, 1.0, 0.5, 0.95, 0.5])
     narrowing = Narrowing(torch.tensor([0, 0, 20, 5, 0, 9]), torch.tensor([0, 0, 0, 0, 0.02, 0]))
-    draw = uniform(torch.arange(rows).unsqueeze(1), torch.arange(nodes).expand(rows, -1))
-    there = uniform(
-        torch.arange(rows).unsqueeze(1).cuda(), torch.arange(nodes).expand(rows, -1).cuda()
-    )
-    assert torch.equal(there.cpu(), draw)
+    chance = Chance(torch.arange(rows), torch.arange(nodes).expand(rows, -1))
+    there = Chance(chance.seed.cuda(), chance.position.cuda())
     extra = Narrowing(narrowing.top_k.cuda(), narrowing.min_p.cuda())
     for method in ("greedy", "full", "nucleus"):
-        expected = sample(logits, temperature, top_p, draw, method=method, narrowing=narrowing)
+        expected = sample(logits, temperature, top_p, chance, method=method, narrowing=narrowing)
         got = sample(
             logits.cuda(), temperature.cuda(), top_p.cuda(), there, method=method, narrowing=extra
         )
-        assert (got.cpu() != expected).sum() <= (0 if method == "greedy" else 1)
-        assert torch.equal(got[0].cpu(), logits[0].argmax(-1))
+        assert torch.equal(got.peak.cpu(), expected.peak)
+        assert (got.tokens.cpu() != expected.tokens).sum() <= (0 if method == "greedy" else 1)
+        assert torch.equal(got.tokens[0].cpu(), logits[0].argmax(-1))
 
 
 @pytest.mark.parametrize("vocabulary", [300, 49152, 151936])
@@ -148,7 +146,8 @@ def test_a_step_is_tallied_and_its_rows_move_as_in_the_reference() -> None:
     tree = tree_build(torch.tensor([7, 8, 9]), drafted(3, 15, 64, 5), 64)
     length = torch.tensor([1, 16, 5])
     said = Verdict(torch.zeros(3, 16, dtype=torch.int64), length, torch.arange(48).view(3, 16))
-    peak = torch.tensor([3.5, float("nan"), float("inf")])
+    peak = torch.full((3, 65), 3.5)
+    peak[1, 64], peak[2, 0] = torch.nan, torch.inf
     there, here = (
         Moved(torch.tensor([4, 5, 0]).to(d), 5, torch.arange(6).to(d), torch.arange(6).to(d))
         for d in ("cuda", "cpu")

@@ -16,7 +16,7 @@ from ddtree.engine.logprobs import logprobs_at
 from ddtree.engine.others import NOBODY, Others
 from ddtree.engine.scheduler import Chunk
 from ddtree.engine.upload import Download, download, upload
-from ddtree.ops.sample import Method, Narrowing, sample, uniform
+from ddtree.ops.sample import Chance, Method, Narrowing, sample
 from ddtree.ops.tree_attention import plan_attention
 from ddtree.speculate.seam import Models, Pools
 
@@ -153,11 +153,11 @@ def _choose(logits: torch.Tensor, method: Method, rows: Rows, ends: torch.Tensor
         logits,
         rows.temperature[which],
         rows.top_p[which],
-        uniform(rows.seed[which], rows.start[which] + last + 1).unsqueeze(1),
+        Chance(rows.seed[which], (rows.start[which] + last).unsqueeze(1)),
         method=method,
         narrowing=Narrowing(rows.top_k[which], rows.min_p[which]),
     )
-    return torch.cat([chosen, logits.sum(2).isfinite()], 1)
+    return torch.cat([chosen.tokens, logits.sum(2).isfinite()], 1)
 
 
 def _rows(pieces: list[Piece], device: torch.device, pages: int) -> Rows:

@@ -175,11 +175,10 @@ class Stepper:
     def _eager(self, index: torch.Tensor, launch: Launch) -> Ticket:
         shape = self.decoding.shape(launch)
         done = step(self.state.view(index), self.models, self.pools, shape, self._tree(launch))
-        peak = done.judged.logits.amax((1, 2))  # NaN or infinite when any logit is
         scores = done.built.scores
         budgets = tuple(b for b in self.decoding.budgets if b) if scores is not None else ()
         moved = self.state.moved(index)
-        numbers = tally(done.tree, scores, done.verdict, peak, budgets, moved)
+        numbers = tally(done.tree, scores, done.verdict, done.judged.peak, budgets, moved)
         return Ticket(done, budgets, numbers, None)
 
     def _tree(self, launch: Launch) -> DraftTree | None:

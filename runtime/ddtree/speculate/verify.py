@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ddtree.core.batch import DraftTree, Rows
-from ddtree.ops.sample import Method, Narrowing, sample, uniform
+from ddtree.ops.sample import Chance, Method, Narrowing, sample
 from ddtree.ops.tree_attention import plan_attention
 from ddtree.speculate.seam import Models, Pools
 
@@ -19,6 +19,7 @@ class Judged:
     logits: torch.Tensor  # [B, N, V] as the head rounded them
     features: torch.Tensor | None  # [B, N, F]
     chosen: torch.Tensor  # [B, N] int64, the target's next token after each node
+    peak: torch.Tensor  # [B, N] float32, the largest logit; NaN where any is
 
 
 def verify(
@@ -35,7 +36,9 @@ def verify(
     )
     out = models.target.forward(tree.tokens, positions, pools.target, plan, models.feature_layers)
     logits = models.target.raw_logits(out.hidden)  # [B, N, V]
-    draws = uniform(rows.seed.unsqueeze(1), positions + 1)
+    chance = Chance(rows.seed, positions)
     narrowing = Narrowing(rows.top_k, rows.min_p)
-    chosen = sample(logits, rows.temperature, rows.top_p, draws, method=method, narrowing=narrowing)
-    return Judged(logits=logits, features=out.features, chosen=chosen)
+    chosen = sample(
+        logits, rows.temperature, rows.top_p, chance, method=method, narrowing=narrowing
+    )
+    return Judged(logits, out.features, chosen.tokens, chosen.peak)

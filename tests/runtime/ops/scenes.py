@@ -20,7 +20,7 @@ from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv, write_context
 from ddtree.ops.rope_latents import latent_queries, rope_latents
 from ddtree.ops.routing import route
-from ddtree.ops.sample import Narrowing, sample, uniform
+from ddtree.ops.sample import Chance, Narrowing, sample
 from ddtree.ops.tally import Moved, tally
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_attention import plan_attention, tree_attention
@@ -131,16 +131,23 @@ def trees() -> None:
         where = commit_slots(ints(4), ints(4, 256), PAGE, verdict.path, verdict.length)
         kv_commit(empty(36, 2, 4096, 8, 128), *where)
         moved = Moved(ints(4), 9, ints(10), ints(10))
-        tally(tree, tree.scores, verdict, empty(4, dtype=torch.float32), (1, 64, 256), moved)
+        tally(
+            tree,
+            tree.scores,
+            verdict,
+            empty(4, budget + 1, dtype=torch.float32),
+            (1, 64, 256),
+            moved,
+        )
 
 
 def draws() -> None:
     """Greedy, tempered, and filtered rows."""
     logits = empty(4, 17, 49152, dtype=torch.float32)
     one = empty(4, dtype=torch.float32)
-    draw = uniform(ints(4, 1), ints(4, 17))
+    chance = Chance(ints(4), ints(4, 17))
     narrowing = Narrowing(ints(4), one)
     for given in (logits, logits.bfloat16()):
-        sample(given, one, one, draw, method="greedy")
-        sample(given, one, one, draw, method="full")
-        sample(given, one, one, draw, method="nucleus", narrowing=narrowing)
+        sample(given, one, one, chance, method="greedy")
+        sample(given, one, one, chance, method="full")
+        sample(given, one, one, chance, method="nucleus", narrowing=narrowing)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ddtree.ops.sample import sample, uniform
+from ddtree.ops.sample import Chance, sample, uniform
 
 
 def test_uniform_numbers_are_uniform_and_differ_by_seed_and_position() -> None:
@@ -23,14 +23,13 @@ def test_uniform_stays_inside_the_open_interval(seed: int, position: int) -> Non
 
 
 def _draws(logits: torch.Tensor, temperature: float, top_p: float, count: int) -> torch.Tensor:
-    draws = uniform(torch.arange(count).unsqueeze(1), torch.tensor([[17]]))
     return sample(
         logits.expand(count, 1, -1),
         torch.full((count,), temperature),
         torch.full((count,), top_p),
-        draws,
+        Chance(torch.arange(count), torch.full((count, 1), 16)),
         method="nucleus" if top_p < 1 else "full",
-    ).flatten()
+    ).tokens.flatten()
 
 
 def test_draws_have_the_tempered_distribution() -> None:
@@ -50,9 +49,9 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it_and_renormalises() -> None
 
 def test_temperature_zero_is_argmax_even_beside_a_hot_row() -> None:
     logits = torch.randn(2, 3, 11, generator=torch.manual_seed(5))
-    draws = uniform(torch.tensor([[1], [2]]), torch.arange(3).unsqueeze(0))
-    chosen = sample(logits, torch.tensor([0.0, 1.0]), torch.ones(2), draws, method="nucleus")
-    assert chosen[0].tolist() == logits[0].argmax(-1).tolist()
+    chance = Chance(torch.tensor([1, 2]), torch.arange(3).expand(2, -1))
+    chosen = sample(logits, torch.tensor([0.0, 1.0]), torch.ones(2), chance, method="nucleus")
+    assert chosen.tokens[0].tolist() == logits[0].argmax(-1).tolist()
 
 
 def test_a_tiny_top_p_is_argmax() -> None:

@@ -35,7 +35,8 @@ def test_a_drafted_step(verified: int) -> None:
     built = tree_build(torch.tensor([7, 8, 9]), drafted(3, 5, 9, 3), 9)
     assert built.scores is not None
     tree, said = built.prefix(verified + 1), verdict(6)
-    peak = torch.tensor([3.5, float("nan"), float("inf")])
+    peak = torch.full((3, verified + 1), 3.5)
+    peak[1, -1], peak[2, 0] = torch.nan, torch.inf
     expected_rows, rows = moved(), moved()
     expected = tally(tree, built.scores, said, peak, BUDGETS, expected_rows)
     with kernels_everywhere():
@@ -49,7 +50,7 @@ def test_a_drafted_step(verified: int) -> None:
 def test_a_step_without_a_draft_promises_nothing() -> None:
     tree, said, rows = root_only(torch.tensor([7, 8, 9])), verdict(1), moved()
     with kernels_everywhere():
-        got = tally(tree, None, said, torch.ones(3), (), rows)
-    assert torch.equal(got, tally(tree, None, said, torch.ones(3), (), moved()))
+        got = tally(tree, None, said, torch.ones(3, 1), (), rows)
+    assert torch.equal(got, tally(tree, None, said, torch.ones(3, 1), (), moved()))
     with pytest.raises(ValueError, match="no scores"):
-        tally(tree, None, said, torch.ones(3), (4,), rows)
+        tally(tree, None, said, torch.ones(3, 1), (4,), rows)

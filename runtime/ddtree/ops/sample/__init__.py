@@ -9,7 +9,9 @@ import torch
 
 from ddtree.ops.backend import uses_kernel
 from ddtree.ops.sample import reference
-from ddtree.ops.sample.reference import Filters
+from ddtree.ops.sample.reference import Chance, Chosen, Filters, uniform
+
+__all__ = ["Chance", "Chosen", "Method", "Narrowing", "sample", "uniform"]
 
 Method = Literal["greedy", "full", "nucleus"]
 
@@ -26,17 +28,17 @@ def sample(
     logits: torch.Tensor,
     temperature: torch.Tensor,
     top_p: torch.Tensor,
-    draw: torch.Tensor,
+    chance: Chance,
     *,
     method: Method,
     narrowing: Narrowing | None = None,
-) -> torch.Tensor:
-    """Choose a token [B, N] int64 from logits [B, N, V].
+) -> Chosen:
+    """Choose a token for each of logits [B, N, V].
 
     temperature [B]: 0 is argmax (the first of equals). top_p [B]: the smallest set of most
     probable tokens whose sum reaches it, among what min_p and top_k leave, in this order.
-    draw [B, N] float64: the uniform number of each node. `method` is what the host knows of the
-    rows, so that no step has to ask the device: `greedy` ignores all, `full` ignores the filters,
+    `chance` gives each node its uniform number. `method` is what the host knows of the rows, so
+    that no step has to ask the device: `greedy` ignores all, `full` ignores the filters,
     `nucleus` serves every row.
     """
     filters = Filters(None)
@@ -46,16 +48,8 @@ def sample(
     if uses_kernel(logits):
         from ddtree.ops.sample import launch
 
-        return launch.sample(logits, temperature, draw, filters, greedy=method == "greedy")
+        return launch.sample(logits, temperature, chance, filters, greedy=method == "greedy")
+    peak = logits.amax(-1).float()
     if method == "greedy":
-        return logits.argmax(-1)
-    return reference.sample(logits, temperature, draw, filters)
-
-
-def uniform(seed: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-    """One number in (0, 1), float64, for each pair of int64s; same shape as the broadcast."""
-    if uses_kernel(position):
-        from ddtree.ops.sample import launch
-
-        return launch.uniform(seed, position)
-    return reference.uniform(seed, position)
+        return Chosen(logits.argmax(-1), peak)
+    return Chosen(reference.sample(logits, temperature, chance.draw, filters), peak)

@@ -54,17 +54,20 @@ def weight_at(tau, top, hot):
 
 @triton.jit
 def best(p_row, V, BV: tl.constexpr):
-    """The largest logit and its first index."""
-    top = tl.full([], float("-inf"), tl.float32)
-    token = tl.full([], 0, tl.int32)
-    for base in range(0, V, BV):
+    """The largest logit, its first index, and the logit again, but NaN where any is."""
+    tops = tl.full([BV], float("-inf"), tl.float32)
+    places = tl.full([BV], 0, tl.int32)
+    broken = tl.full([BV], 0, tl.int32)
+    for base in range(0, V, BV):  # a lane keeps its own best: threads meet once, behind the loop
         o_v = base + tl.arange(0, BV)
         x = tl.load(p_row + o_v, mask=o_v < V, other=float("-inf")).to(tl.float32)
-        peak = tl.max(x, 0)
-        index = tl.min(tl.where(x == peak, o_v, V), 0)
-        token = tl.where(peak > top, index, token)
-        top = tl.maximum(top, peak)
-    return top, token
+        over = x > tops
+        tops = tl.where(over, x, tops)
+        places = tl.where(over, o_v, places)
+        broken |= (x != x).to(tl.int32)
+    top = tl.max(tops, 0)
+    token = tl.min(tl.where(tops == top, places, V), 0)
+    return top, token, tl.where(tl.max(broken, 0) > 0, float("nan"), top)
 
 
 @triton.jit
@@ -132,15 +135,36 @@ def pick(p_row, V, tau, ties, top, hot, point, BV: tl.constexpr):
 
 
 @triton.jit
+def mix(x):
+    """A bijective scramble of 32-bit integers held in int64."""
+    x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
+    x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
+    return x ^ (x >> 16)
+
+
+@triton.jit
+def uniform(seed, position):
+    """One number in (0, 1), float64, for a pair of int64s."""
+    golden = tl.full([], 0x9E3779B9, tl.int64)
+    key = mix((seed & 0xFFFFFFFF) ^ mix(((seed >> 32) & 0xFFFFFFFF) ^ golden))
+    first = mix(key ^ mix(position & 0xFFFFFFFF))
+    second = mix(first ^ mix((position + 0x7F4A7C15) & 0xFFFFFFFF))
+    bits = (first << 20) | (second >> 12)
+    return (bits.to(tl.float64) + 0.5) * (1.0 / 4503599627370496.0)
+
+
+@triton.jit
 def sample(
-    p_logits, p_temperature, p_top_p, p_top_k, p_min_p, p_draw, p_out, N, V, BV: tl.constexpr,
-    GREEDY: tl.constexpr, TOP_P: tl.constexpr, TOP_K: tl.constexpr, MIN_P: tl.constexpr,
+    p_logits, p_temperature, p_top_p, p_top_k, p_min_p, p_seed, p_position, p_out, p_peak, N, V,
+    BV: tl.constexpr, GREEDY: tl.constexpr, TOP_P: tl.constexpr, TOP_K: tl.constexpr,
+    MIN_P: tl.constexpr,
 ):  # fmt: skip
-    """The choice of one node. Grid (B * N,)."""
+    """The choice after one node and its largest logit. Grid (B * N,)."""
     cell = tl.program_id(0).to(tl.int64)
     p_row = p_logits + cell * V
     i_b = cell // N
-    top, token = best(p_row, V, BV)
+    top, token, peak = best(p_row, V, BV)
+    tl.store(p_peak + cell, peak)
     if not GREEDY:
         temperature = tl.load(p_temperature + i_b)
         if temperature > 0.0:
@@ -157,29 +181,7 @@ def sample(
                 if top_p < 1.0:
                     goal = top_p.to(tl.float64) * mass
                     tau, ties, mass = limit_mass(p_row, V, tau, ties, mass, top, hot, goal, BV)
-            point = tl.load(p_draw + cell) * mass
+            position = tl.load(p_position + cell).to(tl.int64)
+            point = uniform(tl.load(p_seed + i_b), position + 1) * mass
             token = pick(p_row, V, tau, ties, top, hot, point, BV)
     tl.store(p_out + cell, token.to(tl.int64))
-
-
-@triton.jit
-def mix(x):
-    """A bijective scramble of 32-bit integers held in int64."""
-    x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
-    x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
-    return x ^ (x >> 16)
-
-
-@triton.jit
-def uniform(p_seed, p_position, p_out, COUNT, BLOCK: tl.constexpr):
-    """One number in (0, 1) for each pair."""
-    o_i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    m_i = o_i < COUNT
-    seed = tl.load(p_seed + o_i, mask=m_i, other=0)
-    position = tl.load(p_position + o_i, mask=m_i, other=0)
-    golden = tl.full([BLOCK], 0x9E3779B9, tl.int64)
-    key = mix((seed & 0xFFFFFFFF) ^ mix(((seed >> 32) & 0xFFFFFFFF) ^ golden))
-    first = mix(key ^ mix(position & 0xFFFFFFFF))
-    second = mix(first ^ mix((position + 0x7F4A7C15) & 0xFFFFFFFF))
-    bits = (first << 20) | (second >> 12)
-    tl.store(p_out + o_i, (bits.to(tl.float64) + 0.5) * (1.0 / 4503599627370496.0), mask=m_i)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ddtree.ops.sample import kernel
-from ddtree.ops.sample.reference import Filters
+from ddtree.ops.sample.reference import Chance, Chosen, Filters
 
 BLOCK = 8192  # logits a pass holds in registers
 
@@ -13,14 +13,17 @@ BLOCK = 8192  # logits a pass holds in registers
 def sample(
     logits: torch.Tensor,
     temperature: torch.Tensor,
-    draw: torch.Tensor,
+    chance: Chance,
     filters: Filters,
     *,
     greedy: bool,
-) -> torch.Tensor:
+) -> Chosen:
     """See `ops.sample.sample`. One program a node."""
     rows, nodes, vocabulary = logits.shape
-    out = torch.empty(rows, nodes, dtype=torch.int64, device=logits.device)
+    chosen = Chosen(
+        torch.empty(rows, nodes, dtype=torch.int64, device=logits.device),
+        torch.empty(rows, nodes, dtype=torch.float32, device=logits.device),
+    )
     block = min(BLOCK, 1 << (vocabulary - 1).bit_length())
     top_p, top_k, min_p = filters.top_p, filters.top_k, filters.min_p
     kernel.sample[(rows * nodes,)](
@@ -29,8 +32,10 @@ def sample(
         temperature if top_p is None else top_p,
         temperature if top_k is None else top_k,
         temperature if min_p is None else min_p,
-        draw.contiguous(),
-        out,
+        chance.seed,
+        chance.position.contiguous(),
+        chosen.tokens,
+        chosen.peak,
         nodes,
         vocabulary,
         BV=block,
@@ -40,16 +45,4 @@ def sample(
         MIN_P=min_p is not None,
         num_warps=max(1, min(16, block // 512)),
     )
-    return out
-
-
-def uniform(seed: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-    """See `ops.sample.uniform`. Both of one rank."""
-    shape = [max(pair) for pair in zip(seed.shape, position.shape, strict=True)]
-    seeds, positions = seed.expand(shape), position.expand(shape)
-    out = torch.empty(shape, dtype=torch.float64, device=positions.device)
-    block = 256
-    kernel.uniform[(-(-out.numel() // block),)](
-        seeds.contiguous(), positions.contiguous(), out, out.numel(), BLOCK=block
-    )
-    return out
+    return chosen

@@ -15,6 +15,27 @@ _MASK32 = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
+class Chance:
+    """What decides the uniform number of each node: its row's seed, and the position after it."""
+
+    seed: torch.Tensor  # [B] int64
+    position: torch.Tensor  # [B, N] integers, of the node itself
+
+    @property
+    def draw(self) -> torch.Tensor:
+        """[B, N] float64."""
+        return uniform(self.seed.unsqueeze(1), self.position.long() + 1)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the target says next."""
+
+    tokens: torch.Tensor  # [B, N] int64
+    peak: torch.Tensor  # [B, N] float32, the largest logit; NaN where any is
+
+
+@dataclass(frozen=True)
 class Filters:
     """What keeps only some tokens, each [B] or None when no row uses it. See `ops.sample`."""
 
@@ -50,7 +71,7 @@ def sample(
     draw: torch.Tensor,
     filters: Filters,
 ) -> torch.Tensor:
-    """See `ops.sample.sample`."""
+    """The tokens of `ops.sample.sample`, by draw [B, N] float64."""
     best = logits.argmax(-1)  # [B, N]
     hot = temperature.clamp(min=1e-6)[:, None, None]
     probabilities = torch.softmax(logits.double() / hot, -1)  # [B, N, V]

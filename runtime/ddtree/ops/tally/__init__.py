@@ -33,7 +33,7 @@ def tally(
 ) -> torch.Tensor:
     """Numbers [B, 3 + len(budgets) + D + 1] float64, and `moved` past the committed tokens.
 
-    A row has the tokens committed, the nodes drafted, whether `peak` [B] is finite, the
+    A row has the tokens committed, the nodes drafted, whether all of `peak` [B, N] is finite, the
     probability mass of each budget's nodes under `scores` [B, M] float32 (log-probabilities of
     paths; none: no budgets), and the committed tokens.
     """

@@ -37,7 +37,7 @@ def tally(
         scored.stride(0),
         verdict.length,
         verdict.tokens.contiguous(),
-        peak,
+        peak.contiguous(),
         on_device(budgets, peak.device),
         moved.index,
         moved.start,

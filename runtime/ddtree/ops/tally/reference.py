@@ -15,7 +15,7 @@ def numbers(
     budgets: tuple[int, ...],
 ) -> torch.Tensor:
     """See `tally`."""
-    columns = [verdict.length, (tree.depths > 0).sum(1), peak.isfinite()]
+    columns = [verdict.length, (tree.depths > 0).sum(1), peak.isfinite().all(1)]
     if scores is not None:
         promised = scores.double().exp()
         columns += [promised[:, 1 : budget + 1].sum(1) for budget in budgets]
