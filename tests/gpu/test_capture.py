@@ -70,7 +70,7 @@ class Layer:
         chosen = sample(logits, self.some, self.some, chance, method="nucleus").tokens
         verdict = tree_accept(tree, chosen, DEEP)
         moves = commit_slots(self.start, self.table, 16, verdict.path, verdict.length)
-        kv_commit(self.kv, *moves)
+        kv_commit(self.kv, moves.source, moves.target)
         return tree, logits, verdict.tokens
 
 

@@ -46,8 +46,9 @@ def test_trees_paths_and_caches_equal_the_references(budget: int, levels: int) -
     on_gpu_moves = commit_slots(start.cuda(), table.cuda(), 16, on_gpu.path, on_gpu.length)
     cache = torch.randn(3, 2, (rows * 20 + 1) * 16, 3, 64).bfloat16()
     moved = cache.cuda()
-    kv_commit(moved, *on_gpu_moves)
-    kv_commit(cache, *moves)
+    assert torch.equal(on_gpu_moves.positions.cpu(), moves.positions)
+    kv_commit(moved, on_gpu_moves.source, on_gpu_moves.target)
+    kv_commit(cache, moves.source, moves.target)
     assert torch.equal(moved.cpu(), cache)
 
 

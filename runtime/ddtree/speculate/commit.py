@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from ddtree.core.batch import Rows, Verdict
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.speculate.seam import Models, Pools
@@ -19,14 +17,10 @@ def commit(rows: Rows, judged: Judged, verdict: Verdict, models: Models, pools: 
     alone = judged.chosen.shape[1] == 1
     if alone and judged.features is None:
         return
-    source, target = commit_slots(
-        rows.start, rows.page_table, pools.page_size, verdict.path, verdict.length
-    )
+    moves = commit_slots(rows.start, rows.page_table, pools.page_size, verdict.path, verdict.length)
     if not alone:
-        kv_commit(pools.target.kv, source, target)
+        kv_commit(pools.target.kv, moves.source, moves.target)
     if models.drafter is not None and pools.drafter is not None and judged.features is not None:
         index = verdict.path.unsqueeze(-1).expand(-1, -1, judged.features.shape[-1])
         accepted = judged.features.gather(1, index)  # [B, D + 1, F]
-        steps = torch.arange(target.shape[1], device=target.device)
-        positions = rows.start.unsqueeze(1) + steps  # [B, D + 1]
-        models.drafter.write_context(accepted, positions, target, pools.drafter)
+        models.drafter.write_context(accepted, moves.positions, moves.target, pools.drafter)

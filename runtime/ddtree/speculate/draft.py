@@ -8,6 +8,7 @@ import torch
 
 from ddtree.config import DrafterShape, Reach
 from ddtree.core.batch import Marginals, Rows
+from ddtree.ops.draft_block import draft_block
 from ddtree.ops.marginals import marginals
 from ddtree.ops.tree_attention import AttentionPlan, Pattern, plan_attention, plan_window
 from ddtree.speculate.seam import Drafter, Models, Pools
@@ -31,10 +32,12 @@ def draft(
     drafter, pool = models.drafter, pools.drafter
     if drafter is None or pool is None:
         raise ValueError("drafting needs a drafter and its cache")
-    block = drafter.shape.block_size
-    positions = rows.start.unsqueeze(1) + torch.arange(block, device=rows.start.device)  # [B, b]
-    plans = plan_block(rows, drafter.shape, pools.page_size, longest)
-    embeddings = block_embeddings(rows.root, models.target, drafter)
+    shape = drafter.shape
+    tokens, positions = draft_block(
+        rows.root, rows.start, shape.mask_token_id, shape.block_size
+    )  # [B, b]
+    plans = plan_block(rows, shape, pools.page_size, longest)
+    embeddings = block_embeddings(tokens, models.target, drafter)
     hidden = drafter.forward(embeddings, positions, pool, plans)  # [B, b, H]
     logits = models.target.raw_logits(hidden[:, 1 : 1 + deep])  # [B, deep, V]
     return marginals(logits, width)
@@ -57,12 +60,10 @@ def plan_block(
     return [plans[reach] for reach in reaches]
 
 
-def block_embeddings(root: torch.Tensor, embedding: Embedding, drafter: Drafter) -> torch.Tensor:
-    """Of root, mask, mask, …: [B, b, H]."""
+def block_embeddings(tokens: torch.Tensor, embedding: Embedding, drafter: Drafter) -> torch.Tensor:
+    """Of the block's tokens [B, b] root, mask, mask, …: [B, b, H]."""
     if drafter.mask_embedding is not None:
-        first = embedding.embed(root.unsqueeze(1))  # [B, 1, H]
-        masks = drafter.mask_embedding.expand(len(root), drafter.shape.depth, -1)
+        first = embedding.embed(tokens[:, :1])  # [B, 1, H]
+        masks = drafter.mask_embedding.expand(len(tokens), drafter.shape.depth, -1)
         return torch.cat([first, masks], dim=1)
-    block = root.unsqueeze(1).repeat(1, drafter.shape.block_size)
-    block[:, 1:] = drafter.shape.mask_token_id
-    return embedding.embed(block)
+    return embedding.embed(tokens)

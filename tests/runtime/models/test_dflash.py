@@ -204,10 +204,12 @@ def test_the_masks_of_a_block_have_the_drafters_own_embedding(tmp_path: Path) ->
     target = TargetOfOnes()
     own = Drafter(beyond, TENSORS, torch.empty(0), mask)
     assert misfit(beyond, dataclasses.replace(LAYERS, num_layers=4), own_mask=True) is None
-    block = block_embeddings(torch.tensor([3, 1]), target, own)
+    tokens = torch.tensor([[3], [1]]).repeat(1, SHAPE.block_size)
+    tokens[:, 1:] = SHAPE.mask_token_id
+    block = block_embeddings(tokens, target, own)
     assert block[:, 0].eq(torch.tensor([[4.0], [2.0]])).all()
     assert block[:, 1:].equal(vector.expand(2, SHAPE.depth, -1))
-    plain = block_embeddings(torch.tensor([3]), target, Drafter(SHAPE, TENSORS, torch.empty(0)))
+    plain = block_embeddings(tokens[:1], target, Drafter(SHAPE, TENSORS, torch.empty(0)))
     assert plain[0, 1:].eq(SHAPE.mask_token_id + 1.0).all()
 
 

@@ -9,6 +9,7 @@ import torch
 from ddtree.config import Experts, SigmoidRouting
 from ddtree.ops.angles import angles
 from ddtree.ops.bitmask import words_for
+from ddtree.ops.draft_block import draft_block
 from ddtree.ops.experts import expert_mlp
 from ddtree.ops.experts.packed import Packed
 from ddtree.ops.head_linear import head_linear
@@ -121,7 +122,8 @@ def rows() -> None:
 
 
 def trees() -> None:
-    """Rank, build, accept, commit and tally at the smallest, a usual, and the largest budget."""
+    """From a block to the tally at the smallest, a usual, and the largest budget."""
+    draft_block(ints(4), ints(4), 16, 16)
     for budget in (1, 64, 256):
         bounds = Bounds(ints(4), empty(4, dtype=torch.float32))
         ranked = marginals(empty(4, 15, 151936), budget)
@@ -129,7 +131,7 @@ def trees() -> None:
         tree = tree_build(ints(4), ranked, budget, bounds)
         verdict = tree_accept(tree, ints(4, budget + 1), 15)
         where = commit_slots(ints(4), ints(4, 256), PAGE, verdict.path, verdict.length)
-        kv_commit(empty(36, 2, 4096, 8, 128), *where)
+        kv_commit(empty(36, 2, 4096, 8, 128), where.source, where.target)
         moved = Moved(ints(4), 9, ints(10), ints(10))
         tally(
             tree,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 
 from ddtree.ops.backend import uses_kernel
-from ddtree.ops.kv_commit.reference import slots_along
+from ddtree.ops.kv_commit.reference import Moves, slots_along
+
+__all__ = ["Moves", "commit_slots", "kv_commit"]
 
 
 def commit_slots(
@@ -14,8 +16,8 @@ def commit_slots(
     page_size: int,
     path: torch.Tensor,
     length: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sources and targets [B, T] of a commit: node path[t] goes to position start + t.
+) -> Moves:
+    """What a commit moves, [B, T]: node path[t] goes to position start + t.
 
     start, length [B], page_table [B, P], path [B, T], all int64. Past `length` the source is the
     target, so nothing moves.

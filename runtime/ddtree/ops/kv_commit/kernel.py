@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def slots(
-    p_start, p_table, s_table, p_path, p_length, p_source, p_target, T,
+    p_start, p_table, s_table, p_path, p_length, p_source, p_target, p_positions, T,
     BT: tl.constexpr, PAGE: tl.constexpr,
 ):  # fmt: skip
     """Where the accepted nodes of row program_id(0) lie, and where they go."""
@@ -24,6 +24,7 @@ def slots(
     source = tl.where(m_move, page * PAGE + now % PAGE, target)
     tl.store(p_source + i_b * T + o_t, source, mask=m_t)
     tl.store(p_target + i_b * T + o_t, target, mask=m_t)
+    tl.store(p_positions + i_b * T + o_t, goal, mask=m_t)
 
 
 @triton.jit

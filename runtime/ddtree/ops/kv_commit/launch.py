@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ddtree.ops.kv_commit import kernel
+from ddtree.ops.kv_commit.reference import Moves
 
 COLUMNS = 256
 
@@ -15,24 +16,25 @@ def slots(
     page_size: int,
     path: torch.Tensor,
     length: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> Moves:
     """See `commit_slots`."""
     rows, steps = path.shape
-    source, target = torch.empty_like(path), torch.empty_like(path)
+    moves = Moves(*(torch.empty_like(path) for _ in range(3)))
     kernel.slots[(rows,)](
         start,
         page_table,
         page_table.stride(0),
         path,
         length,
-        source,
-        target,
+        moves.source,
+        moves.target,
+        moves.positions,
         steps,
         BT=1 << (steps - 1).bit_length(),
         PAGE=page_size,
         num_warps=1,
     )
-    return source, target
+    return moves
 
 
 def move(kv: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> None:

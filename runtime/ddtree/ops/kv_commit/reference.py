@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Slots [B, T] int64 of accepted nodes and where they go, which is at `positions`."""
+
+    source: torch.Tensor
+    target: torch.Tensor
+    positions: torch.Tensor
 
 
 def slots_along(
@@ -11,13 +22,15 @@ def slots_along(
     page_size: int,
     path: torch.Tensor,
     length: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> Moves:
     """See `commit_slots`."""
     steps = torch.arange(path.shape[1], device=path.device)  # [T]
 
-    def slots(offsets: torch.Tensor) -> torch.Tensor:
-        positions = start.unsqueeze(1) + offsets  # [B, T]
+    def slots(positions: torch.Tensor) -> torch.Tensor:
         return page_table.gather(1, positions // page_size) * page_size + positions % page_size
 
-    target = slots(steps.expand_as(path))
-    return slots(path).where(steps < length.unsqueeze(1), target), target
+    begin = start.unsqueeze(1)
+    positions = begin + steps  # [B, T]
+    target = slots(positions)
+    source = slots(begin + path).where(steps < length.unsqueeze(1), target)
+    return Moves(source, target, positions)
