@@ -23,6 +23,7 @@ HELP = {
     "mask_token": "a token that the target never writes: stands where the drafter must guess",
     "block_size": "the root and the positions drafted after it",
     "layers": "layers of the drafter, each as large as one of the target's",
+    "begin": "a drafter to go on from, a folder or `bundled`; else weights are drawn",
     "seed": "equal seeds give equal runs",
     "rounds": "times that fresh answers are written and trained on",
     "tokens": "tokens kept a round, prompts included",
@@ -59,7 +60,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", type=Path, metavar="FILE", help="JSON with any of the below")
     for field in fields(Recipe):
         said = HELP[field.name]
-        if field.default is not MISSING:
+        if field.default not in (MISSING, ""):
             said += f" (default {field.default})"
         kind = {"int": int, "float": float, "str": str}[str(field.type)]
         metavar = {"int": "N", "float": "X", "str": "PATH"}[str(field.type)]

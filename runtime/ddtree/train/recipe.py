@@ -31,6 +31,7 @@ class Recipe:
     mask_token: int = 16  # a token that the target never writes
     block_size: int = 16
     layers: int = 5
+    begin: str = ""  # a drafter to go on from, a folder or `bundled`; none: random weights
     seed: int = 0
     rounds: int = 3  # each: fresh answers, then training on them alone
     tokens: int = 14_000_000  # kept a round, prompts included

@@ -5,6 +5,7 @@ Everything but the small state files is made anew from the seed, so a run can go
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -15,9 +16,11 @@ from typing import Any
 import torch
 
 from ddtree.config import DrafterShape, ModelShape
+from ddtree.models.dflash import drafter_shapes
+from ddtree.models.folder import SINGLE, FolderWeights
 from ddtree.models.hf_config import spread
 from ddtree.models.llama import Llama
-from ddtree.models.load import open_target
+from ddtree.models.load import drafter_folder, open_drafter, open_target
 from ddtree.models.weights import EMBEDDING, HEAD, take
 from ddtree.train import state
 from ddtree.train.export import CARD, SMALL, export, write_card
@@ -89,6 +92,21 @@ def drafter_shape(recipe: Recipe, target: ModelShape) -> DrafterShape:
     return DrafterShape(layers, recipe.block_size, recipe.mask_token, ids)
 
 
+def first_weights(begin: str, shape: DrafterShape) -> state.Weights:
+    """Another drafter's weights, in float32. Raises ModelError, ValueError when it is not alike."""
+    folder = drafter_folder(begin)
+    found = open_drafter(folder)
+    for what in ("block_size", "mask_token_id", "target_layer_ids"):
+        if getattr(found, what) != getattr(shape, what):
+            raise ValueError(
+                f"begin: {folder} has {what} {getattr(found, what)}, not {getattr(shape, what)}"
+            )
+    stored, wanted = FolderWeights(folder), drafter_shapes(shape)
+    if stored.shapes != wanted:
+        raise ValueError(f"begin: the weights in {folder} have other names or sizes")
+    return {name: stored.read(name).float() for name in wanted}
+
+
 class Run:
     """One slice. `go` is the whole of it."""
 
@@ -129,8 +147,11 @@ class Run:
         if self.progress.step:
             self.learner.take(*state.load(self.place.out, self.progress))
             return
-        draw_weights(self.learner.net, self.recipe.seed, held.corpus.scales.typical)
-        fresh = self.learner.weights()
+        if self.recipe.begin:
+            fresh = first_weights(self.recipe.begin, self.shape)
+        else:
+            draw_weights(self.learner.net, self.recipe.seed, held.corpus.scales.typical)
+            fresh = self.learner.weights()
         self.learner.take(fresh, {name: weight.clone() for name, weight in fresh.items()})
 
     def _checkpoint(self, step: int, held: HeldOut) -> None:
@@ -167,6 +188,7 @@ class Run:
         numbers = sum(weight.numel() for weight in best.values())
         facts = {
             "target": Path(self.recipe.model).stem,
+            "began as": self._origin(),
             "drafter": f"{self.recipe.layers} layers, block {self.recipe.block_size}, "
             f"{numbers / 1e6:.2f} M parameters; at 8 bits {size / 1e6:.1f} MB",
         }
@@ -174,6 +196,13 @@ class Run:
         self._note(
             "finished", folder=str(self.place.out / SMALL), best_step=self.progress.best_step
         )
+
+    def _origin(self) -> str:
+        if not self.recipe.begin:
+            return "random weights"
+        with (drafter_folder(self.recipe.begin) / SINGLE).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return f"an earlier edition, weights of sha256 {digest[:16]}"
 
     def _told(self, step: int, seen: Seen) -> None:
         accuracy = [round(value, 3) for value in seen.accuracy]

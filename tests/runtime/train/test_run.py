@@ -200,3 +200,27 @@ def test_a_mask_that_is_no_token_is_refused(done: Done) -> None:
     target = load_target(done.recipe.model, torch.float32, CPU)
     with pytest.raises(ValueError, match="mask_token 40: the target has 40"):
         drafter_shape(replace(done.recipe, mask_token=40), target.shape)
+
+
+def test_a_run_can_begin_with_an_earlier_edition(done: Done, tmp_path: Path) -> None:
+    later = replace(done.recipe, begin=str(done.out / "drafter"), rounds=1, steps=1)
+    later = replace(later, checkpoint_steps=1, rate=1e-6)
+    out = tmp_path / "later"
+    assert train(later, Letters(), place(out, []))
+    scored = state.load_progress(out)
+    before = state.load_progress(done.out)
+    assert scored is not None
+    assert before is not None
+    assert scored.best == pytest.approx(before.best, rel=0.05)  # its weights went through 16 bits
+    assert "| began as | an earlier edition, weights of sha256 " in (
+        out / "drafter" / "README.md"
+    ).read_text(encoding="utf-8")
+
+
+def test_a_run_does_not_begin_with_another_shape(done: Done, tmp_path: Path) -> None:
+    other = replace(done.recipe, begin=str(done.out / "drafter"), block_size=7)
+    with pytest.raises(ValueError, match=r"begin: .* has block_size 6, not 7"):
+        train(other, Letters(), place(tmp_path / "other", []))
+    wider = replace(done.recipe, begin=str(done.out / "drafter"), layers=1)
+    with pytest.raises(ValueError, match=r"begin: "):
+        train(wider, Letters(), place(tmp_path / "wider", []))
