@@ -8,7 +8,7 @@ import torch
 
 from ddtree.core.batch import DraftTree, Rows
 from ddtree.ops.sample import Chance, Method, Narrowing, sample
-from ddtree.ops.tree_attention import plan_attention
+from ddtree.ops.tree_attention import AttentionPlan, plan_attention
 from ddtree.speculate.seam import Models, Pools
 
 
@@ -30,10 +30,10 @@ def verify(
     A node at depth d has position start + d, whatever its slot.
     """
     nodes = tree.tokens.shape[1]
-    positions = rows.start.unsqueeze(1) + tree.depths.clamp(min=0)  # [B, N]
     plan = plan_attention(
         rows.start, rows.page_table, nodes, tree.ancestors, pools.page_size, longest + nodes
     )
+    positions = _positions(rows, tree, plan)
     out = models.target.forward(tree.tokens, positions, pools.target, plan, models.feature_layers)
     logits = models.target.raw_logits(out.hidden)  # [B, N, V]
     chance = Chance(rows.seed, positions)
@@ -42,3 +42,10 @@ def verify(
         logits, rows.temperature, rows.top_p, chance, method=method, narrowing=narrowing
     )
     return Judged(logits, out.features, chosen.tokens, chosen.peak)
+
+
+def _positions(rows: Rows, tree: DraftTree, plan: AttentionPlan) -> torch.Tensor:
+    """[B, N] of the nodes: the last position that a node sees is its own, and kernels know it."""
+    if plan.paged is not None:
+        return plan.paged.last
+    return rows.start.unsqueeze(1) + tree.depths.clamp(min=0)
