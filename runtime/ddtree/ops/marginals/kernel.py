@@ -2,7 +2,7 @@
 
 A part keeps its best K by bisecting for a threshold in registers; nothing but K entries is sorted.
 An entry is an order-preserving score above the mirrored token, so entries are unique and equal
-scores go to the smaller token.
+scores go to the smaller token. It is as narrow as it can be: a bit is a round of the bisection.
 """
 
 import triton
@@ -31,8 +31,14 @@ def keep(entries, p_out, K: tl.constexpr, BC: tl.constexpr):
 
 
 @triton.jit
-def part(p_logits, p_entries, p_stats, V, PARTS, K: tl.constexpr, BV: tl.constexpr):
-    """The K best of BV logits, their maximum and sum of exponentials. Grid (rows, PARTS)."""
+def part(
+    p_logits, p_entries, p_stats, V, PARTS, K: tl.constexpr, BV: tl.constexpr, BITS: tl.constexpr,
+    SHORT: tl.constexpr,
+):  # fmt: skip
+    """The K best of BV logits, their maximum and sum of exponentials. Grid (rows, PARTS).
+
+    BITS of a token; SHORT: the lower half of every score is of no use, as in bfloat16.
+    """
     i_row = tl.program_id(0).to(tl.int64)
     i_part = tl.program_id(1)
     o_v = i_part * BV + tl.arange(0, BV)
@@ -43,15 +49,15 @@ def part(p_logits, p_entries, p_stats, V, PARTS, K: tl.constexpr, BV: tl.constex
     cell = i_row * PARTS + i_part
     tl.store(p_stats + cell * 2, top)
     tl.store(p_stats + cell * 2 + 1, total)
-    mirrored = 0x7FFFFFFF - o_v
-    entries = (order_of(x).to(tl.int64) << 32) | mirrored.to(tl.int64)
+    order = (order_of(x) >> 16 if SHORT else order_of(x)).to(tl.int64)
+    entries = (order << BITS) | ((1 << BITS) - 1 - o_v).to(tl.int64)
     keep(entries, p_entries + cell * K, K, BV)
 
 
 @triton.jit
 def rank(
     p_entries, p_stats, p_best, p_tokens, p_logprobs, PARTS, K: tl.constexpr, BC: tl.constexpr,
-    BP: tl.constexpr, BK: tl.constexpr,
+    BP: tl.constexpr, BK: tl.constexpr, BITS: tl.constexpr, SHORT: tl.constexpr,
 ):  # fmt: skip
     """The K best of all parts in order, and their log-probabilities. Grid (rows,)."""
     i_row = tl.program_id(0).to(tl.int64)
@@ -62,15 +68,18 @@ def rank(
     top = tl.max(tops, 0)
     norm = top + tl.log(tl.sum(totals * tl.exp(tops - top), 0))
     o_c = tl.arange(0, BC)
-    EMPTY: tl.constexpr = -0x4000000000000000 - 0x3FFFFFFFFFFFFFFF
-    spare = EMPTY + o_c.to(tl.int64)  # below every entry, and all different
+    LEAST: tl.constexpr = -(1 << (BITS + (15 if SHORT else 31)))  # of all entries
+    spare = LEAST - 1 - o_c.to(tl.int64)  # below every entry, and all different
     entries = tl.load(p_entries + i_row * PARTS * K + o_c, mask=o_c < PARTS * K, other=0)
     entries = tl.where(o_c < PARTS * K, entries, spare)
     keep(entries, p_best + i_row * K, K, BC)
     tl.debug_barrier()  # other threads wrote them
     o_k = tl.arange(0, BK)
     best = tl.load(p_best + i_row * K + o_k, mask=o_k < K, other=0)
-    best = tl.sort(tl.where(o_k < K, best, EMPTY), descending=True)
-    token = 0x7FFFFFFF - (best & 0x7FFFFFFF)
+    best = tl.sort(tl.where(o_k < K, best, LEAST - 1), descending=True)
+    token = (1 << BITS) - 1 - (best & ((1 << BITS) - 1))
+    order = best >> BITS
+    if SHORT:
+        order = (order << 16) | tl.where(order < 0, 0xFFFF, 0)
     tl.store(p_tokens + i_row * K + o_k, token, mask=o_k < K)
-    tl.store(p_logprobs + i_row * K + o_k, score_of(best) - norm, mask=o_k < K)
+    tl.store(p_logprobs + i_row * K + o_k, score_of(order << 32) - norm, mask=o_k < K)

@@ -17,6 +17,8 @@ def most_probable(logits: torch.Tensor, width: int) -> Marginals:
     device = logits.device
     part = min(PART, max(32, 1 << (vocabulary - 1).bit_length()))
     parts = -(-vocabulary // part)
+    bits = (parts * part - 1).bit_length()
+    short = logits.dtype == torch.bfloat16
     entries = torch.empty(lines, parts, width, dtype=torch.int64, device=device)
     stats = torch.empty(lines, parts, 2, dtype=torch.float32, device=device)
     best = torch.empty(lines, width, dtype=torch.int64, device=device)
@@ -32,6 +34,8 @@ def most_probable(logits: torch.Tensor, width: int) -> Marginals:
         parts,
         K=width,
         BV=part,
+        BITS=bits,
+        SHORT=short,
         num_warps=max(1, min(8, part // 256)),
     )
     candidates = 1 << (parts * width - 1).bit_length()
@@ -46,6 +50,8 @@ def most_probable(logits: torch.Tensor, width: int) -> Marginals:
         BC=candidates,
         BP=1 << (parts - 1).bit_length(),
         BK=1 << (width - 1).bit_length(),
+        BITS=bits,
+        SHORT=short,
         num_warps=max(1, min(16, candidates // 256)),
     )
     return found
