@@ -8,6 +8,7 @@ import torch
 from ddtree.core.batch import DraftTree, Marginals, Verdict
 from ddtree.layers.rotary import frequencies
 from ddtree.ops.angles import angles
+from ddtree.ops.draft_block import draft_block
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.marginals import marginals
 from ddtree.ops.rms_norm import rms_norm
@@ -15,7 +16,7 @@ from ddtree.ops.rope_kv import rope_kv, write_context
 from ddtree.ops.sample import Chance, Narrowing, sample
 from ddtree.ops.tally import Moved, tally
 from ddtree.ops.tree_accept import tree_accept
-from ddtree.ops.tree_build import tree_build
+from ddtree.ops.tree_build import Bounds, chain, tree_build
 from tests.runtime.ops.drafts import drafted, likely
 
 pytestmark = pytest.mark.gpu
@@ -129,6 +130,40 @@ def test_marginals_are_the_best_tokens_in_order(vocabulary: int, width: int) -> 
     assert torch.equal(got.tokens, ordered.indices[..., :width])
     expected = ordered.values[..., :width] - logits.logsumexp(-1, keepdim=True)
     torch.testing.assert_close(got.logprobs, expected, atol=2e-5, rtol=1e-5)
+
+
+def test_rounded_logits_are_read_as_they_are() -> None:
+    logits = (torch.randn(2, 15, 49152, device="cuda") * 4).bfloat16()  # with ties
+    given = (torch.zeros(2, device="cuda"), torch.ones(2, device="cuda"))
+    nodes = torch.arange(15, device="cuda").expand(2, -1).int()
+    chance = Chance(torch.arange(2, device="cuda"), nodes)
+    ordered = torch.sort(logits.float(), dim=-1, descending=True, stable=True)
+    assert torch.equal(marginals(logits, 64).tokens, ordered.indices[..., :64])
+    got = sample(logits, *given, chance, method="nucleus")
+    assert torch.equal(got.tokens, ordered.indices[..., 0])
+    assert torch.equal(got.peak, ordered.values[..., 0])
+    logits[1, 3, 40_000], logits[1, 4, 0] = float("nan"), float("inf")
+    peak = sample(logits, *given, chance, method="greedy").peak
+    assert (~peak.isfinite()).nonzero().tolist() == [[1, 3], [1, 4]]
+
+
+def test_trees_within_bounds_and_chains_equal_the_references() -> None:
+    given, root = drafted(5, 15, 64, 9), torch.arange(5) + 3
+    never = float("-inf")
+    here = Bounds(torch.tensor([99, 4, 99, 99, 0]), torch.tensor([0.0, 0.0, -1.5, never, 0.0]))
+    there = Bounds(here.limit.cuda(), here.branch.cuda())
+    moved = Marginals(given.tokens.cuda(), given.logprobs.cuda())
+    pairs = (
+        (tree_build(root, given, 64, here), tree_build(root.cuda(), moved, 64, there)),
+        (chain(root, given, here), chain(root.cuda(), moved, there)),
+    )
+    for expected, got in pairs:
+        for field in ("tokens", "parents", "depths", "ancestors"):
+            assert torch.equal(getattr(got, field).cpu(), getattr(expected, field)), field
+    tokens, positions = draft_block(root.cuda(), root.cuda() + 40, 16, 13)
+    expected_block = draft_block(root, root + 40, 16, 13)
+    assert torch.equal(tokens.cpu(), expected_block[0])
+    assert torch.equal(positions.cpu(), expected_block[1])
 
 
 @pytest.mark.parametrize("dim", [64, 128])

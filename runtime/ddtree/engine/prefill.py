@@ -141,7 +141,7 @@ def write(pieces: list[Piece], models: Models, pools: Pools) -> Written | None:
     if not ended:
         return None
     ends = upload([ended, [len(pieces[i].tokens) - 1 for i in ended]], device)
-    logits = models.target.logits(out.hidden[ends[0], ends[1]].unsqueeze(1))  # [E, 1, V]
+    logits = models.target.raw_logits(out.hidden[ends[0], ends[1]].unsqueeze(1))  # [E, 1, V]
     method = method_of([pieces[i].sampling for i in ended])
     return Written(_choose(logits, method, rows, ends), logits)
 
@@ -157,7 +157,7 @@ def _choose(logits: torch.Tensor, method: Method, rows: Rows, ends: torch.Tensor
         method=method,
         narrowing=Narrowing(rows.top_k[which], rows.min_p[which]),
     )
-    return torch.cat([chosen.tokens, logits.sum(2).isfinite()], 1)
+    return torch.cat([chosen.tokens, chosen.peak.isfinite()], 1)
 
 
 def _rows(pieces: list[Piece], device: torch.device, pages: int) -> Rows:

@@ -112,6 +112,7 @@ def rows() -> None:
         rms_norm(x, empty(hidden), 1e-5)
         rms_norm(x, empty(hidden), 1e-5, delta=x)
         angle, _ = angles(ints(1, 17), empty(dim, dtype=torch.float32), 1.0, torch.bfloat16)
+        angles(ints(1, 17).int(), empty(dim, dtype=torch.float32), 1.0, torch.bfloat16)
         joint = empty(1, 17, heads + 2 * kv_heads, dim)
         cache = empty(5, 2, 64, kv_heads, dim)
         for norm in (None, (empty(heads + kv_heads, dim), 1e-6)):
@@ -147,7 +148,7 @@ def draws() -> None:
     """Greedy, tempered, and filtered rows."""
     logits = empty(4, 17, 49152, dtype=torch.float32)
     one = empty(4, dtype=torch.float32)
-    chance = Chance(ints(4), ints(4, 17))
+    chance = Chance(ints(4), ints(4, 17).int())  # as a plan has them
     narrowing = Narrowing(ints(4), one)
     for given in (logits, logits.bfloat16()):
         sample(given, one, one, chance, method="greedy")
