@@ -11,6 +11,7 @@ from ddtree.ops.angles import angles
 from ddtree.ops.draft_block import draft_block
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.marginals import marginals
+from ddtree.ops.path_features import path_features
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv, write_context
 from ddtree.ops.sample import Chance, Narrowing, sample
@@ -147,7 +148,7 @@ def test_rounded_logits_are_read_as_they_are() -> None:
     assert (~peak.isfinite()).nonzero().tolist() == [[1, 3], [1, 4]]
 
 
-def test_trees_within_bounds_and_chains_equal_the_references() -> None:
+def test_bounded_trees_chains_features_and_blocks_equal_the_references() -> None:
     given, root = drafted(5, 15, 64, 9), torch.arange(5) + 3
     never = float("-inf")
     here = Bounds(torch.tensor([99, 4, 99, 99, 0]), torch.tensor([0.0, 0.0, -1.5, never, 0.0]))
@@ -160,6 +161,10 @@ def test_trees_within_bounds_and_chains_equal_the_references() -> None:
     for expected, got in pairs:
         for field in ("tokens", "parents", "depths", "ancestors"):
             assert torch.equal(getattr(got, field).cpu(), getattr(expected, field)), field
+    layers = tuple(torch.randn(5, 65, 576).bfloat16() for _ in range(5))
+    path = torch.randint(0, 65, (5, 16))
+    on_gpu = path_features(tuple(layer.cuda() for layer in layers), path.cuda())
+    assert torch.equal(on_gpu.cpu(), path_features(layers, path))
     tokens, positions = draft_block(root.cuda(), root.cuda() + 40, 16, 13)
     expected_block = draft_block(root, root + 40, 16, 13)
     assert torch.equal(tokens.cpu(), expected_block[0])

@@ -88,8 +88,7 @@ class TinyTarget:
         for i, layer in enumerate(self.layers):
             x = layer.forward(x, pool, i, plan)
             outputs.append(x)
-        features = torch.cat([outputs[i] for i in feature_layers], -1) if feature_layers else None
-        return TargetOutput(x, features)
+        return TargetOutput(x, tuple(outputs[i] for i in feature_layers))
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.raw_logits(hidden).float()

@@ -65,13 +65,12 @@ class Llama(nn.Module):
     ) -> TargetOutput:
         x = self.embed(tokens)
         angles = self.rotary(positions, x.dtype)
-        features: dict[int, torch.Tensor] = {}
+        asked: dict[int, torch.Tensor] = {}
         for index, layer in enumerate(self.layers):
             x = layer(x, angles, pool.layer(index), plan)
             if index in feature_layers:
-                features[index] = x
-        joined = torch.cat([features[i] for i in feature_layers], dim=-1) if features else None
-        return TargetOutput(hidden=self.norm(x), features=joined)
+                asked[index] = x
+        return TargetOutput(self.norm(x), tuple(asked[i] for i in feature_layers))
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.raw_logits(hidden).float()

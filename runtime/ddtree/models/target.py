@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -17,7 +18,12 @@ class TargetOutput:
     """What one forward brings. Set by the target."""
 
     hidden: torch.Tensor  # [B, N, H], after the final norm
-    features: torch.Tensor | None  # [B, N, F], outputs of the asked layers side by side
+    layers: tuple[torch.Tensor, ...]  # outputs of the asked layers, each [B, N, H]
+
+    @cached_property
+    def features(self) -> torch.Tensor | None:
+        """[B, N, F], the layers side by side; None where none was asked."""
+        return torch.cat(self.layers, dim=-1) if self.layers else None
 
 
 class Target(Protocol):

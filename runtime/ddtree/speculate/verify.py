@@ -17,7 +17,7 @@ class Judged:
     """What the target says at each node."""
 
     logits: torch.Tensor  # [B, N, V] as the head rounded them
-    features: torch.Tensor | None  # [B, N, F]
+    features: tuple[torch.Tensor, ...]  # of the asked layers, each [B, N, H]
     chosen: torch.Tensor  # [B, N] int64, the target's next token after each node
     peak: torch.Tensor  # [B, N] float32, the largest logit; NaN where any is
 
@@ -41,7 +41,7 @@ def verify(
     chosen = sample(
         logits, rows.temperature, rows.top_p, chance, method=method, narrowing=narrowing
     )
-    return Judged(logits, out.features, chosen.tokens, chosen.peak)
+    return Judged(logits, out.layers, chosen.tokens, chosen.peak)
 
 
 def _positions(rows: Rows, tree: DraftTree, plan: AttentionPlan) -> torch.Tensor:

@@ -17,6 +17,7 @@ from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.latent_attention import latent_attention
 from ddtree.ops.linear import gated_linear, linear
 from ddtree.ops.marginals import marginals
+from ddtree.ops.path_features import path_features
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv, write_context
 from ddtree.ops.rope_latents import latent_queries, rope_latents
@@ -85,7 +86,7 @@ def products() -> None:
 
 
 def mixtures() -> None:
-    """Qwen3-30B-A3B's feed-forward for one token; an odd one; Kimi-K2.6's, an eighth, in INT4."""
+    """Qwen3-30B-A3B's feed-forward; an odd one; Kimi-K2.6's in INT4, split in either way."""
     for tokens, hidden, inner, experts, active in ((1, 2048, 768, 128, 8), (33, 200, 70, 3, 2)):
         x = empty(tokens, hidden)
         stacks = (empty(experts, 2 * inner, hidden), empty(experts, hidden, inner))
@@ -95,14 +96,15 @@ def mixtures() -> None:
         x = empty(tokens, 7168)
         chosen, weights = route(empty(tokens, 384, dtype=torch.float32), KIMI, empty(384))
         expert_mlp(x, (int4(384, 512, 7168), int4(384, 7168, 256)), chosen, weights, x)
+        expert_mlp(x, (int4(48, 4096, 7168), int4(48, 7168, 2048)), chosen, weights, x)
     route(empty(33, 128, dtype=torch.float32), replace(KIMI, count=128, sigmoid=None))
     deepseek = replace(KIMI, count=256, sigmoid=SigmoidRouting(8, 4, scaling=2.5))
     route(empty(33, 256, dtype=torch.float32), deepseek, empty(256))
 
 
 def int4(experts: int, outputs: int, features: int) -> Packed:
-    words = empty(experts, outputs, features // 4, dtype=torch.int16)
-    return Packed(words, empty(experts, outputs, features // 32), features)
+    tiles = (experts, outputs // 16, features // 256, 16)
+    return Packed(empty(*tiles, 64, dtype=torch.int16), empty(*tiles, 8), outputs, features)
 
 
 def rows() -> None:
@@ -134,6 +136,7 @@ def trees() -> None:
         where = commit_slots(ints(4), ints(4, 256), PAGE, verdict.path, verdict.length)
         kv_commit(empty(36, 2, 4096, 8, 128), where.source, where.target)
         moved = Moved(ints(4), 9, ints(10), ints(10))
+        path_features((empty(4, budget + 1, 4096),) * 5, verdict.path)
         tally(
             tree,
             tree.scores,
