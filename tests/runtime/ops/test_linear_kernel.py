@@ -11,6 +11,7 @@ from tests.runtime.ops.interpreted import close, interpreted, poisoned
 
 pytestmark = interpreted
 SIZES = [(1, 70, 96), (9, 64, 600), (17, 130, 450), (33, 10, 64), (129, 65, 200)]  # M, N, K
+BESIDE = [(1, 16, 0), (20, 16, 16), (33, 32, 16), (81, 64, 16)]  # M, tokens, more beside them
 
 
 def data(m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -48,6 +49,30 @@ def test_every_element_is_written_and_the_counters_return_to_zero(whole: object)
         launch.run(x, weight, out, launch.PLAIN, blocks=blocks)
         assert int(launch.counts(x.device).abs().sum()) == 0
     close(out, linear(x, weight))
+
+
+@pytest.mark.parametrize(("m", "tokens", "beside"), BESIDE, ids=str)
+@pytest.mark.parametrize("whole", [False, True], ids=["split", "whole"])
+def test_a_tile_of_weights_meets_two_of_tokens(
+    m: int, tokens: int, beside: int, whole: object
+) -> None:
+    x, weight = data(m, 100, 1200)
+    residual = torch.randn(m, 100)
+    blocks = launch.Blocks(64, tokens, 4, 2, bool(whole), beside)
+    out, gate = poisoned(m, 100), poisoned(m, 50)
+    launch.run(x, weight, out, launch.RESIDUAL, residual, blocks)
+    close(out, linear(x, weight, residual))
+    launch.run(x, weight, gate, launch.GATED, blocks=blocks)
+    close(gate, gated_linear(x, weight))
+
+
+@pytest.mark.parametrize("mode", [launch.PLAIN, launch.GATED], ids=["plain", "gated"])
+@pytest.mark.parametrize("n", [576, 4096])
+def test_every_number_of_tokens_has_a_tile_for_them(n: int, mode: int) -> None:
+    for m in range(1, 300):
+        blocks = launch.choose(m, n, mode, torch.empty(m, 4096, dtype=torch.bfloat16))
+        assert blocks.stages >= 2
+        assert m > launch.MOST or n == 576 or m <= blocks.tokens + blocks.beside
 
 
 def test_a_weight_of_other_features_is_refused() -> None:

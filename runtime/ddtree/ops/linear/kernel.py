@@ -1,8 +1,9 @@
 """A skinny matrix product whose rows do not know how many they are.
 
-Weights x tokens: 64 or more weight rows fill the matrix unit whatever the tokens are. K is cut
-into SPLITS parts that depend on the weight alone; each part is summed from zero and the parts are
-added in order, by the program that comes last or, when tokens are many, by one program (WHOLE).
+Weights x tokens: 64 or more weight rows fill the matrix unit whatever the tokens are. One tile of
+weights meets two tiles of tokens, BM and BESIDE wide, so that 65 tokens are not two times 64.
+K is cut into SPLITS parts that depend on the weight alone; each part is summed from zero and the
+parts are added in order, by the program that comes last or, when tokens are many, by one (WHOLE).
 """
 
 import triton
@@ -10,105 +11,112 @@ import triton.language as tl
 
 
 @triton.jit
+def load_tokens(p_x, o_m, o_k, M, K: tl.constexpr, EVEN: tl.constexpr):
+    """x [BK, BM], zeros where there is none."""
+    mask = (o_m < M)[:, None] if EVEN else (o_m < M)[:, None] & (o_k < K)[None, :]
+    p_tokens = p_x + o_m[:, None].to(tl.int64) * K + o_k[None, :]
+    return tl.trans(tl.load(p_tokens, mask=mask, other=0.0))
+
+
+@triton.jit
 def multiply(
-    acc, p_x, p_w, o_m, m_m, o_n, m_n, begin, K: tl.constexpr, BK: tl.constexpr,
-    STEPS: tl.constexpr, EVEN: tl.constexpr,
+    p_x, p_w, o_row, o_a, o_b, M, begin, K: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr,
+    BESIDE: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """acc [BN, BM] + W[o_n, begin : begin + STEPS * BK] x[o_m, same]^T."""
+    """W[o_row, begin : begin + STEPS * BK] x[o_a and o_b, same]^T: [BN, BM], [BN, BESIDE or 1]."""
+    a = tl.zeros([BN, BM], tl.float32)
+    b = tl.zeros([BN, BESIDE if BESIDE > 0 else 1], tl.float32)
     for i_k in range(0, STEPS):
         o_k = begin + i_k * BK + tl.arange(0, BK)
-        p_rows = p_w + o_n[:, None].to(tl.int64) * K + o_k[None, :]
-        p_tokens = p_x + o_m[:, None].to(tl.int64) * K + o_k[None, :]
-        if EVEN:
-            w = tl.load(p_rows, mask=m_n[:, None], other=0.0)
-            x = tl.load(p_tokens, mask=m_m[:, None], other=0.0)
-        else:
-            w = tl.load(p_rows, mask=m_n[:, None] & (o_k < K)[None, :], other=0.0)
-            x = tl.load(p_tokens, mask=m_m[:, None] & (o_k < K)[None, :], other=0.0)
-        acc = tl.dot(w, tl.trans(x), acc, input_precision="ieee")
-    return acc
+        p_rows = p_w + o_row[:, None].to(tl.int64) * K + o_k[None, :]
+        w = tl.load(p_rows) if EVEN else tl.load(p_rows, mask=(o_k < K)[None, :], other=0.0)
+        a = tl.dot(w, load_tokens(p_x, o_a, o_k, M, K, EVEN), a, input_precision="ieee")
+        if BESIDE > 0:
+            b = tl.dot(w, load_tokens(p_x, o_b, o_k, M, K, EVEN), b, input_precision="ieee")
+    return a, b
 
 
 @triton.jit
-def multiply_pair(
-    gate, up, p_x, p_w, o_m, m_m, o_n, m_n, N, begin, K: tl.constexpr, BK: tl.constexpr,
-    STEPS: tl.constexpr, EVEN: tl.constexpr,
+def emit(
+    total, p_y, p_r, first, o_m, M, N, BN: tl.constexpr, BM: tl.constexpr, MODE: tl.constexpr
 ):  # fmt: skip
-    """`multiply` by weight rows o_n and N + o_n, with one load of the tokens."""
-    for i_k in range(0, STEPS):
-        o_k = begin + i_k * BK + tl.arange(0, BK)
-        p_gate = p_w + o_n[:, None].to(tl.int64) * K + o_k[None, :]
-        p_up = p_w + (o_n + N)[:, None].to(tl.int64) * K + o_k[None, :]
-        p_tokens = p_x + o_m[:, None].to(tl.int64) * K + o_k[None, :]
-        m_w = m_n[:, None] if EVEN else m_n[:, None] & (o_k < K)[None, :]
-        m_x = m_m[:, None] if EVEN else m_m[:, None] & (o_k < K)[None, :]
-        x = tl.trans(tl.load(p_tokens, mask=m_x, other=0.0))
-        gate = tl.dot(tl.load(p_gate, mask=m_w, other=0.0), x, gate, input_precision="ieee")
-        up = tl.dot(tl.load(p_up, mask=m_w, other=0.0), x, up, input_precision="ieee")
-    return gate, up
-
-
-@triton.jit
-def emit(total, up, p_y, p_r, o_n, o_m, mask, N, MODE: tl.constexpr):
-    """Write y [tokens, N] from [BN, BM] sums. MODE 0 plain, 1 plus residual, 2 silu(total) * up."""
+    """Write y [tokens, N] from [BN, BM] sums. MODE 0 plain, 1 plus residual, 2 silu(gate) * up."""
+    o_n = first + tl.arange(0, BN // 2 if MODE == 2 else BN)
     o_y = o_m[None, :].to(tl.int64) * N + o_n[:, None]
+    mask = (o_n < N)[:, None] & (o_m < M)[None, :]
     if MODE == 1:
         total += tl.load(p_r + o_y, mask=mask, other=0.0).to(tl.float32)
     if MODE == 2:
-        total = total / (1.0 + tl.exp(-total)) * up
+        pairs = tl.permute(tl.reshape(total, [BN // 16, 2, 8, BM]), (0, 2, 3, 1))
+        gate, up = tl.split(pairs)
+        total = tl.reshape(gate / (1.0 + tl.exp(-gate)) * up, [BN // 2, BM])
     tl.store(p_y + o_y, total.to(p_y.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def gather_parts(
+    p_tile, o_part, BN: tl.constexpr, BM: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr
+):  # fmt: skip
+    """The parts of a tile, added in order."""
+    total = tl.zeros([BN, BM], tl.float32)
+    for i_part in tl.static_range(SPLITS):
+        total += tl.load(p_tile + i_part * SIZE + o_part, cache_modifier=".cg")
+    return total
 
 
 @triton.jit
 def linear(
     p_x, p_w, p_y, p_r, p_part, p_count, M, N, MB, K: tl.constexpr, BN: tl.constexpr,
-    BM: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr, SPLITS: tl.constexpr,
-    EVEN: tl.constexpr, WHOLE: tl.constexpr, MODE: tl.constexpr,
+    BM: tl.constexpr, BESIDE: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr,
+    SPLITS: tl.constexpr, EVEN: tl.constexpr, WHOLE: tl.constexpr, MODE: tl.constexpr,
 ):  # fmt: skip
-    """One [BN, BM] tile, or one split of it. Grid (tiles, SPLITS or 1); counts are left at 0."""
+    """One [BN, BM + BESIDE] tile, or one split of it. Grid (tiles, SPLITS or 1); counts stay 0.
+
+    MODE 2: a tile is 8 rows of gate, the 8 of up, and so on: what one thread has of both.
+    """
     i_tile = tl.program_id(0)
-    o_n = (i_tile // MB) * BN + tl.arange(0, BN)
-    o_m = (i_tile % MB) * BM + tl.arange(0, BM)
-    m_n = o_n < N
-    m_m = o_m < M
-    mask = m_n[:, None] & m_m[None, :]
+    i_n = i_tile // MB
+    o_i = tl.arange(0, BN)
+    if MODE == 2:
+        first = i_n * (BN // 2)
+        o_row = tl.minimum(first + o_i // 16 * 8 + o_i % 8, N - 1) + o_i // 8 % 2 * N
+    else:
+        first = i_n * BN
+        o_row = tl.minimum(first + o_i, N - 1)  # past the end the last row is read, not written
+    WIDE: tl.constexpr = BESIDE if BESIDE > 0 else 1
+    o_a = (i_tile % MB) * (BM + BESIDE) + tl.arange(0, BM)
+    o_b = (i_tile % MB) * (BM + BESIDE) + BM + tl.arange(0, WIDE)
     SPAN: tl.constexpr = STEPS * BK
-    zero = tl.zeros([BN, BM], tl.float32)
     if WHOLE or SPLITS == 1:
-        total, total_up = zero, zero
+        total_a = tl.zeros([BN, BM], tl.float32)
+        total_b = tl.zeros([BN, WIDE], tl.float32)
         for i_split in range(0, SPLITS):
-            if MODE == 2:
-                part, up = multiply_pair(
-                    zero, zero, p_x, p_w, o_m, m_m, o_n, m_n, N, i_split * SPAN, K, BK, STEPS, EVEN
-                )
-                total_up += up
-            else:
-                part = multiply(
-                    zero, p_x, p_w, o_m, m_m, o_n, m_n, i_split * SPAN, K, BK, STEPS, EVEN
-                )
-            total += part
-        emit(total, total_up, p_y, p_r, o_n, o_m, mask, N, MODE)
+            a, b = multiply(
+                p_x, p_w, o_row, o_a, o_b, M, i_split * SPAN, K, BN, BM, BESIDE, BK, STEPS, EVEN
+            )
+            total_a += a
+            total_b += b
+        emit(total_a, p_y, p_r, first, o_a, M, N, BN, BM, MODE)
+        if BESIDE > 0:
+            emit(total_b, p_y, p_r, first, o_b, M, N, BN, BESIDE, MODE)
     else:
         i_split = tl.program_id(1)
-        PIECES: tl.constexpr = 2 if MODE == 2 else 1
-        o_tile = tl.arange(0, BN)[:, None] * BM + tl.arange(0, BM)[None, :]
-        p_tile = p_part + i_tile.to(tl.int64) * (SPLITS * PIECES * BN * BM) + o_tile
-        p_mine = p_tile + i_split * (PIECES * BN * BM)
-        if MODE == 2:
-            part, up = multiply_pair(
-                zero, zero, p_x, p_w, o_m, m_m, o_n, m_n, N, i_split * SPAN, K, BK, STEPS, EVEN
-            )
-            tl.store(p_mine + BN * BM, up)
-        else:
-            part = multiply(zero, p_x, p_w, o_m, m_m, o_n, m_n, i_split * SPAN, K, BK, STEPS, EVEN)
-        tl.store(p_mine, part)
+        SIZE: tl.constexpr = BN * (BM + BESIDE)
+        p_tile = p_part + i_tile.to(tl.int64) * (SPLITS * SIZE)
+        p_mine = p_tile + i_split * SIZE
+        a, b = multiply(
+            p_x, p_w, o_row, o_a, o_b, M, i_split * SPAN, K, BN, BM, BESIDE, BK, STEPS, EVEN
+        )
+        at_a = o_i[:, None] * BM + tl.arange(0, BM)[None, :]
+        at_b = BN * BM + o_i[:, None] * WIDE + tl.arange(0, WIDE)[None, :]
+        tl.store(p_mine + at_a, a)
+        if BESIDE > 0:
+            tl.store(p_mine + at_b, b)
         tl.debug_barrier()  # every thread's part is written before this program counts as arrived
         if tl.atomic_add(p_count + i_tile, 1, sem="acq_rel") == SPLITS - 1:
-            total, total_up = zero, zero
-            for i_part in tl.static_range(SPLITS):
-                p_other = p_tile + i_part * (PIECES * BN * BM)
-                total += tl.load(p_other, cache_modifier=".cg")
-                if MODE == 2:
-                    total_up += tl.load(p_other + BN * BM, cache_modifier=".cg")
-            emit(total, total_up, p_y, p_r, o_n, o_m, mask, N, MODE)
+            total_a = gather_parts(p_tile, at_a, BN, BM, SIZE, SPLITS)
+            emit(total_a, p_y, p_r, first, o_a, M, N, BN, BM, MODE)
+            if BESIDE > 0:
+                total_b = gather_parts(p_tile, at_b, BN, BESIDE, SIZE, SPLITS)
+                emit(total_b, p_y, p_r, first, o_b, M, N, BN, BESIDE, MODE)
             tl.store(p_count + i_tile, 0)

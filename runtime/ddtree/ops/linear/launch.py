@@ -11,10 +11,19 @@ from ddtree.ops.backend import limits
 from ddtree.ops.linear import kernel
 
 PLAIN, RESIDUAL, GATED = 0, 1, 2
-TILE = 64  # weight rows of the smallest tile of a wide weight
+TILE = 64  # weight rows of a tile of a wide weight
 PROGRAMS = 256  # wanted at one token: about two a multiprocessor of an H100-sized device
 LEAST_STEPS = 3  # tiles of K that a split is worth
 MANY = 128  # tokens above which one program walks all of K, and none stores a part
+
+# A wide weight is read by three small programs a multiprocessor, its tokens held by each. us a
+# launch, H200, cold weights, before / after, at 1, 17, 33 and 65 tokens (M and BESIDE below):
+#   6144 x 4096    16.0 / 16.2    17.1         19.0 / 18.5    25.1 / 20.7
+#   4096 x 4096    11.9 / 11.8    13.1         15.3 / 14.3    22.0 / 16.3
+#   24576 x 4096   53.0 / 49.0    54.1 / 50.9  56.0 / 53.9    69.3 / 57.0 (gated)
+#   4096 x 12288   29.2 / 29.3    30.7         34.0 / 32.5    41.2 / 35.6
+#   151936 x 4096  280.7 / 280.7  289.7        296.8 / 299.2
+MOST = 80  # tokens up to which they are one tile and one beside it
 
 # A small weight waits for memory's latency, not for its bandwidth: few rows a program and all of K
 # in flight at once beat splits that meet at a counter. us a launch, H200, 30 weights in a row,
@@ -44,11 +53,12 @@ class Cut:
 class Blocks:
     """How a launch is tiled. No choice here changes a bit of the result."""
 
-    rows: int  # BN, weight rows
+    rows: int  # BN, weight rows; of a gated product half are gate's and half up's
     tokens: int  # BM
     warps: int
     stages: int
     whole: bool
+    beside: int = 0  # more tokens, of the same tile of weights
 
 
 def cut(n: int, k: int) -> Cut:
@@ -70,19 +80,29 @@ def choose(m: int, n: int, mode: int, x: torch.Tensor) -> Blocks:
     A tile of 64 weight rows and 4 warps is another matrix instruction than one of 16. On Hopper
     both round alike (tests/gpu); elsewhere a small weight keeps to one of them, whatever m is.
     """
-    pieces = 2 if mode == GATED else 1
-    k = x.shape[1]
-    tokens = 16 if m <= 16 else 32 if m <= 32 else 64
+    gated, k = mode == GATED, x.shape[1]
+    tokens, beside = widths(m, mode)
     if n * k <= SMALL:
+        tokens, beside = 16 if m <= 16 else 32 if m <= 32 else 64, 0
         few = m <= FEW or not limits(x.device).one_rounding
         rows, warps, most = (16, 2, 8) if few else (64, 4, 8 if m <= MANY else 4)
+        rows *= 2 if gated else 1
+    elif m <= MOST:
+        rows, warps, most = TILE, 4, 2 if gated and m > 32 else 3
     else:
-        tokens = 128 if m > 64 else tokens
-        rows = TILE if tokens <= 32 or mode == GATED else 128
-        warps, most = (4 if rows * tokens * pieces <= 64 * 128 else 8), 4
-    stage = (rows * pieces + tokens) * cut(n, k).width * x.element_size()
+        rows, warps, most = 128, 8, 4
+    stage = (rows + tokens + beside) * cut(n, k).width * x.element_size()
     stages = max(2, min(most, (limits(x.device).shared - 2048) // stage))
-    return Blocks(rows, tokens, warps, stages, whole=m > MANY)
+    return Blocks(rows, tokens, warps, stages, whole=m > MANY, beside=beside)
+
+
+def widths(m: int, mode: int) -> tuple[int, int]:
+    """Tokens of a tile and of the one beside it."""
+    if m <= 32:
+        return (16, 0) if m <= 16 else (16, 16) if mode == GATED else (32, 0)
+    if m <= 64:
+        return (32, 16) if m <= 48 else (64, 0)
+    return (64, 16) if m <= MOST else (128, 0)
 
 
 @cache
@@ -103,13 +123,12 @@ def run(
     (m, k), n = x.shape, out.shape[1]
     how = cut(n, k)
     tile = blocks or choose(m, n, mode, x)
-    across = -(-m // tile.tokens)
-    tiles = -(-n // tile.rows) * across
+    across = -(-m // (tile.tokens + tile.beside))
+    tiles = -(-n // (tile.rows // 2 if mode == GATED else tile.rows)) * across
     split = how.splits > 1 and not tile.whole
     part = out
     if split:
-        pieces = 2 if mode == GATED else 1
-        size = tiles * how.splits * pieces * tile.rows * tile.tokens
+        size = tiles * how.splits * tile.rows * (tile.tokens + tile.beside)
         part = torch.empty(size, dtype=torch.float32, device=x.device)
         assert tiles <= counts(x.device).numel(), "more tiles than counters"
     kernel.linear[(tiles, how.splits if split else 1)](
@@ -125,6 +144,7 @@ def run(
         K=k,
         BN=tile.rows,
         BM=tile.tokens,
+        BESIDE=tile.beside,
         BK=how.width,
         STEPS=how.steps,
         SPLITS=how.splits,
