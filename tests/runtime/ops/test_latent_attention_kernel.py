@@ -8,6 +8,7 @@ import torch
 from ddtree.ops.backend import kernels_everywhere
 from ddtree.ops.latent_attention import latent_attention, launch
 from ddtree.ops.tree_attention import AttentionPlan, plan_attention
+from ddtree.ops.tree_attention.launch import Cuts
 from tests.runtime.ops.interpreted import close, interpreted, poison, poisoned
 from tests.runtime.ops.paged import PAGE, Heads, Scene, decode_of, make_scene
 
@@ -57,6 +58,24 @@ def test_nodes_attend_as_the_reference_says(
 ) -> None:
     scene = scene_of(starts, nodes, heads, torch.float32)
     plain, kernels = planned(scene, scene.words if pattern == "tree" else pattern)
+    out = attended(scene, kernels, launch.Blocks(16, whole=bool(whole)))
+    close(out, latent_attention(scene.q, scene.cache[0], plain, RANK, SCALE))
+
+
+@pytest.mark.parametrize("start", [46, 47, 63, 64, 78, 79, 80])
+def test_no_position_is_lost_where_the_tail_begins(start: int) -> None:
+    scene = scene_of([start], 5, 2, torch.float32)
+    for pattern in (scene.words, "causal"):
+        plain, kernels = planned(scene, pattern)
+        out = attended(scene, kernels, launch.Blocks(16, whole=False))
+        close(out, latent_attention(scene.q, scene.cache[0], plain, RANK, SCALE))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_far_chunks_have_several_tiles(monkeypatch: pytest.MonkeyPatch, whole: object) -> None:
+    monkeypatch.setattr(launch, "CUTS", Cuts(tile=64, near=1, far=2, turn=2))
+    scene = scene_of([400, 90], 3, 8, torch.float32)
+    plain, kernels = planned(scene, scene.words)
     out = attended(scene, kernels, launch.Blocks(16, whole=bool(whole)))
     close(out, latent_attention(scene.q, scene.cache[0], plain, RANK, SCALE))
 

@@ -1,14 +1,25 @@
 """Paged attention over latents, which are the keys of all heads and, but for their end, the values.
 
-The arithmetic is a function of positions alone, cut as in ops/tree_attention: chunks of the prefix,
-a tail that holds every position a tree could fill, and the finish in order. A latent is read once
-for its score and its value: C = R + ROPE numbers, of which the last ROPE only score.
+The arithmetic is a function of positions alone. Of a token at position `last`, `border` is the
+last multiple of BT // 2 that is not above last - REACH:
+  chunks  positions below `border`, in tiles of BT, some tiles a chunk, online softmax inside one
+  tail    positions border .. last, one tile from `border` on; holds all that a tree could fill
+  finish  chunks in order, then the tail
+A latent has C = R + ROPE numbers, of which the last ROPE only score. A state of one tile alone
+(`tile_state`) takes them some at a time, scores first and then values, so that little is held and
+the code is short: a launch of a step begins with its code out of reach. Otherwise a tile is held.
 """
 
 import triton
 import triton.language as tl
 
-from ddtree.ops.tree_attention.kernel import first_tile, merge, soften, store_part
+from ddtree.ops.tree_attention.kernel import chunks_below, first_tile, merge, soften, store_part
+
+
+@triton.jit
+def border_of(last, REACH: tl.constexpr, BT: tl.constexpr):
+    """Where the tail of a token at `last` begins: at most REACH + BT / 2 positions are in it."""
+    return tl.maximum(last - REACH, 0) // (BT // 2) * (BT // 2)
 
 
 @triton.jit
@@ -21,7 +32,7 @@ def load_columns(p_base, row, m_row, C: tl.constexpr, FIRST: tl.constexpr, SIZE:
 @triton.jit
 def load_rows(p_base, slot, m_slot, C: tl.constexpr, FIRST: tl.constexpr, SIZE: tl.constexpr):
     """Rows [BT, SIZE] of these slots, from number FIRST on; zeros where not `m_slot`."""
-    p_row = p_base + slot[:, None] * C + FIRST + tl.arange(0, SIZE)[None, :]
+    p_row = p_base + slot.to(tl.int64)[:, None] * C + FIRST + tl.arange(0, SIZE)[None, :]
     return tl.load(p_row, mask=m_slot[:, None], other=0.0)
 
 
@@ -38,11 +49,47 @@ def absorb(
 
 
 @triton.jit
+def tile_state(
+    p_q, p_latents, p_acc, p_ml, row, m_r, part, PARTS, slot, m_slot, seen, scale,
+    R: tl.constexpr, ROPE: tl.constexpr, BT: tl.constexpr, BR: tl.constexpr, BK: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """Write the state of one tile, seen [BT, BR]: the bits of `absorb` into an empty one."""
+    o_k = tl.arange(0, BK)
+    p_row = p_latents + slot.to(tl.int64)[:, None] * (R + ROPE) + o_k[None, :]
+    p_column = p_q + row[None, :] * (R + ROPE) + o_k[:, None]
+    s = tl.zeros([BT, BR], tl.float32)
+    for i_k in tl.range(0, R + ROPE, BK, num_stages=STAGES):
+        latent = tl.load(p_row + i_k, mask=m_slot[:, None], other=0.0)
+        q = tl.load(p_column + i_k, mask=m_r[None, :], other=0.0)
+        s = tl.dot(latent, q, s, input_precision="ieee")
+    s = tl.where(seen, s * scale, float("-inf"))
+    m = tl.max(s, 0)
+    p = tl.exp2(s - tl.where(m == float("-inf"), 0.0, m)[None, :])
+    cell = row * PARTS + part  # [BR] int64
+    tl.store(p_ml + cell * 2, m, mask=m_r)
+    tl.store(p_ml + cell * 2 + 1, tl.sum(p, 0), mask=m_r)
+    p = p.to(p_latents.dtype.element_ty)
+    p_part = p_acc + cell[None, :] * R + o_k[:, None]
+    for i_k in tl.range(0, R, BK, num_stages=STAGES):
+        latent = tl.load(p_row + i_k, mask=m_slot[:, None], other=0.0)
+        acc = tl.dot(tl.trans(latent), p, input_precision="ieee")
+        tl.store(p_part + i_k, acc, mask=m_r[None, :])
+
+
+@triton.jit
+def slots_of(p_table, position, m_position, PAGE: tl.constexpr):
+    """Slots of positions; of pages, as many numbers as a thread has of them, so 32 bits each."""
+    page = tl.load(p_table + position // PAGE, mask=m_position, other=0).to(tl.int32)
+    return page * PAGE + position % PAGE
+
+
+@triton.jit
 def chunk_states(
     p_q, p_latents, p_acc, p_ml, p_last, p_table, N, PARTS, i_x, i_b, scale, MB,
     H: tl.constexpr, R: tl.constexpr, ROPE: tl.constexpr, BR: tl.constexpr, BT: tl.constexpr,
-    PAGE: tl.constexpr, REACH: tl.constexpr,
-    NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr, WHOLE: tl.constexpr,
+    PAGE: tl.constexpr, REACH: tl.constexpr, NEAR: tl.constexpr, FAR: tl.constexpr,
+    TURN: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """The chunk of this program, or all of them in order (WHOLE), for BR rows (token, head)."""
     o_r = (i_x % MB) * BR + tl.arange(0, BR)
@@ -50,13 +97,14 @@ def chunk_states(
     m_r = o_r < N * H
     row = i_b.to(tl.int64) * N * H + o_r
     last = tl.load(p_last + i_b * N + o_r // H, mask=m_r, other=-1)
-    t0 = tl.maximum(last - REACH, 0) // BT  # [BR]
+    border = border_of(last, REACH, BT)  # [BR]
+    most = tl.max(border, 0)
     if WHOLE:
         begin = 0
-        end = tl.max(t0, 0)
+        end = (most + BT - 1) // BT
     else:
         begin = first_tile(i_chunk, NEAR, FAR, TURN)
-        end = tl.minimum(first_tile(i_chunk + 1, NEAR, FAR, TURN), tl.max(t0, 0))
+        end = tl.minimum(first_tile(i_chunk + 1, NEAR, FAR, TURN), (most + BT - 1) // BT)
     if begin < end:
         q = load_columns(p_q, row, m_r, R + ROPE, 0, R)
         q_turn = load_columns(p_q, row, m_r, R + ROPE, R, ROPE)
@@ -64,89 +112,162 @@ def chunk_states(
         w = tl.zeros([BR], tl.float32)
         acc = tl.zeros([R, BR], tl.float32)
         whole_m, whole_w, whole_acc = m, w, acc
+        position = begin * BT + tl.arange(0, BT)
+        slot = slots_of(p_table, position, position < most, PAGE)
         for t in range(begin, end):
             position = t * BT + tl.arange(0, BT)
-            slot = tl.load(p_table + position // PAGE) * PAGE + position % PAGE
-            every = position >= 0
+            m_slot = position < most
+            # a tile's slots are known a tile ahead: loads of latents then wait for no table
+            ahead = slots_of(p_table, position + BT, position + BT < most, PAGE)
+            size = tl.where(t < TURN, NEAR, FAR)
             if WHOLE:
-                size = tl.where(t < TURN, NEAR, FAR)
                 if t % size == 0:
                     whole_m, whole_w, whole_acc = merge(whole_m, whole_w, whole_acc, m, w, acc)
                     m = tl.full([BR], float("-inf"), tl.float32)
                     w = tl.zeros([BR], tl.float32)
                     acc = tl.zeros([R, BR], tl.float32)
-            seen = (t < t0)[None, :] & every[:, None]
-            m, w, acc = absorb(m, w, acc, q, q_turn, p_latents, slot, every, seen, scale, R, ROPE)
+            seen = position[:, None] < border[None, :]
+            m, w, acc = absorb(m, w, acc, q, q_turn, p_latents, slot, m_slot, seen, scale, R, ROPE)
+            slot = ahead
         if WHOLE:
             m, w, acc = merge(whole_m, whole_w, whole_acc, m, w, acc)
         store_part(p_acc, p_ml, row, m_r, 1 + i_chunk, PARTS, m, w, acc, R)
 
 
 @triton.jit
+def near_state(
+    p_q, p_latents, p_acc, p_ml, p_last, p_table, N, PARTS, i_x, i_b, scale, MB,
+    H: tl.constexpr, R: tl.constexpr, ROPE: tl.constexpr, BR: tl.constexpr, BT: tl.constexpr,
+    BK: tl.constexpr, PAGE: tl.constexpr, REACH: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """`chunk_states` of a chunk of one tile."""
+    o_r = (i_x % MB) * BR + tl.arange(0, BR)
+    i_chunk = i_x // MB
+    m_r = o_r < N * H
+    row = i_b.to(tl.int64) * N * H + o_r
+    last = tl.load(p_last + i_b * N + o_r // H, mask=m_r, other=-1)
+    border = border_of(last, REACH, BT)  # [BR]
+    most = tl.max(border, 0)
+    if i_chunk * BT < most:
+        position = i_chunk * BT + tl.arange(0, BT)
+        known = position < most
+        slot = slots_of(p_table, position, known, PAGE)
+        seen = position[:, None] < border[None, :]
+        tile_state(
+            p_q, p_latents, p_acc, p_ml, row, m_r, 1 + i_chunk, PARTS, slot, known, seen, scale,
+            R, ROPE, BT, BR, BK, STAGES,
+        )  # fmt: skip
+
+
+@triton.jit
 def tail_state(
     p_q, p_latents, p_acc, p_ml, p_start, p_last, p_path, p_table, N, PARTS, i_x, i_b, scale,
     H: tl.constexpr, R: tl.constexpr, ROPE: tl.constexpr, BR: tl.constexpr, BT: tl.constexpr,
-    PAGE: tl.constexpr, REACH: tl.constexpr, TREE: tl.constexpr,
+    BK: tl.constexpr, PAGE: tl.constexpr, REACH: tl.constexpr, STAGES: tl.constexpr,
+    TREE: tl.constexpr,
 ):  # fmt: skip
     """The tail of BR heads of a node (TREE: its own ancestors' slots), or of BR rows of a span."""
     if TREE:
         BLOCKS: tl.constexpr = (H + BR - 1) // BR
         i_n = i_x // BLOCKS
         head = (i_x % BLOCKS) * BR + tl.arange(0, BR)
-        node = i_n + head * 0
         m_r = head < H
+        row = (i_b.to(tl.int64) * N + i_n) * H + head
+        last = tl.load(p_last + i_b * N + i_n)
+        start = tl.load(p_start + i_b).to(tl.int32)
+        position = border_of(last, REACH, BT) + tl.arange(0, BT)
+        known = position <= last
+        old = known & (position < start)
+        p_own = p_path + (i_b.to(tl.int64) * N + i_n) * (REACH + 1) + (position - start)
+        own = tl.load(p_own, mask=known & (position >= start), other=0).to(tl.int32)
+        slot = tl.where(old, slots_of(p_table, position, old, PAGE), own)
+        tile_state(
+            p_q, p_latents, p_acc, p_ml, row, m_r, 0, PARTS, slot, known, known[:, None], scale,
+            R, ROPE, BT, BR, BK, STAGES,
+        )  # fmt: skip
     else:
-        i_n = 0
         o_r = i_x * BR + tl.arange(0, BR)
-        node = o_r // H
-        head = o_r % H
-        m_r = node < N
-    row = (i_b.to(tl.int64) * N + node) * H + head
-    last = tl.load(p_last + i_b * N + node, mask=m_r, other=-1)
-    start = tl.load(p_start + i_b).to(tl.int32)
-    reach = tl.max(last, 0)
-    t0 = tl.where(m_r, tl.maximum(last - REACH, 0) // BT, reach // BT)
-    q = load_columns(p_q, row, m_r, R + ROPE, 0, R)
-    q_turn = load_columns(p_q, row, m_r, R + ROPE, R, ROPE)
-    m = tl.full([BR], float("-inf"), tl.float32)
-    w = tl.zeros([BR], tl.float32)
-    acc = tl.zeros([R, BR], tl.float32)
-    for t in range(tl.min(t0, 0), reach // BT + 1):
-        position = t * BT + tl.arange(0, BT)
-        known = position <= reach
-        old = known
-        if TREE:
-            old = known & (position < start)
-        page = tl.load(p_table + position // PAGE, mask=old, other=0)
-        slot = page * PAGE + position % PAGE
-        if TREE:
-            p_own = p_path + (i_b.to(tl.int64) * N + i_n) * (REACH + 1) + (position - start)
-            own = tl.load(p_own, mask=known & (position >= start), other=0)
-            slot = tl.where(old, slot, own)
-        seen = (position[:, None] <= last[None, :]) & (t >= t0)[None, :]
-        m, w, acc = absorb(m, w, acc, q, q_turn, p_latents, slot, known, seen, scale, R, ROPE)
-    store_part(p_acc, p_ml, row, m_r, 0, PARTS, m, w, acc, R)
+        m_r = o_r < N * H
+        row = i_b.to(tl.int64) * N * H + o_r
+        last = tl.load(p_last + i_b * N + o_r // H, mask=m_r, other=-1)
+        reach = tl.max(last, 0)
+        most = border_of(reach, REACH, BT)
+        border = tl.where(m_r, border_of(last, REACH, BT), most)
+        q = load_columns(p_q, row, m_r, R + ROPE, 0, R)
+        q_turn = load_columns(p_q, row, m_r, R + ROPE, R, ROPE)
+        m = tl.full([BR], float("-inf"), tl.float32)
+        w = tl.zeros([BR], tl.float32)
+        acc = tl.zeros([R, BR], tl.float32)
+        for first in range(tl.min(border, 0), most + 1, BT // 2):  # a row is in one of them
+            position = first + tl.arange(0, BT)
+            known = position <= reach
+            slot = slots_of(p_table, position, known, PAGE)
+            seen = (position[:, None] <= last[None, :]) & (first == border)[None, :]
+            m, w, acc = absorb(m, w, acc, q, q_turn, p_latents, slot, known, seen, scale, R, ROPE)
+        store_part(p_acc, p_ml, row, m_r, 0, PARTS, m, w, acc, R)
 
 
 @triton.jit
 def attend(
     p_q, p_latents, p_acc, p_ml, p_start, p_last, p_path, p_table, s_table, N, PARTS, MB, CHUNKS,
     scale, H: tl.constexpr, R: tl.constexpr, ROPE: tl.constexpr, BR: tl.constexpr,
-    TAIL_BR: tl.constexpr, BT: tl.constexpr, PAGE: tl.constexpr, REACH: tl.constexpr,
-    NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr,
-    WHOLE: tl.constexpr, TREE: tl.constexpr,
+    TAIL_BR: tl.constexpr, BT: tl.constexpr, BK: tl.constexpr, PAGE: tl.constexpr,
+    REACH: tl.constexpr, NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr,
+    WHOLE: tl.constexpr, LONG: tl.constexpr, STAGES: tl.constexpr, TREE: tl.constexpr,
 ):  # fmt: skip
-    """States of all rows. Grid (MB * CHUNKS + tails, B)."""
+    """States of all rows; LONG: there may be tiles from TURN on. Grid (MB * CHUNKS + tails, B)."""
     i_x = tl.program_id(0)
     i_b = tl.program_id(1)
     p_row = p_table + i_b.to(tl.int64) * s_table
-    if i_x < MB * CHUNKS:
+    ALONE: tl.constexpr = NEAR == 1 and not WHOLE
+    if i_x >= MB * CHUNKS:
+        tail_state(
+            p_q, p_latents, p_acc, p_ml, p_start, p_last, p_path, p_row, N, PARTS,
+            i_x - MB * CHUNKS, i_b, scale, H, R, ROPE, TAIL_BR, BT, BK, PAGE, REACH, STAGES,
+            TREE,
+        )  # fmt: skip
+    elif ALONE and (not LONG or i_x < MB * TURN):
+        near_state(
+            p_q, p_latents, p_acc, p_ml, p_last, p_row, N, PARTS, i_x, i_b, scale, MB,
+            H, R, ROPE, BR, BT, BK, PAGE, REACH, STAGES,
+        )  # fmt: skip
+    else:
         chunk_states(
             p_q, p_latents, p_acc, p_ml, p_last, p_row, N, PARTS, i_x, i_b, scale, MB,
             H, R, ROPE, BR, BT, PAGE, REACH, NEAR, FAR, TURN, WHOLE,
         )  # fmt: skip
-    else:
-        tail_state(
-            p_q, p_latents, p_acc, p_ml, p_start, p_last, p_path, p_row, N, PARTS,
-            i_x - MB * CHUNKS, i_b, scale, H, R, ROPE, TAIL_BR, BT, PAGE, REACH, TREE,
-        )  # fmt: skip
+
+
+@triton.jit
+def finish(
+    p_acc, p_ml, p_last, p_out, PARTS, H: tl.constexpr, R: tl.constexpr, BD: tl.constexpr,
+    BT: tl.constexpr, REACH: tl.constexpr, NEAR: tl.constexpr, FAR: tl.constexpr,
+    TURN: tl.constexpr, WHOLE: tl.constexpr, UNROLL: tl.constexpr,
+):  # fmt: skip
+    """Merge BD numbers of a row's states in the order of positions. Grid (R / BD, B * N * H)."""
+    row = tl.program_id(1).to(tl.int64)
+    o_d = tl.program_id(0) * BD + tl.arange(0, BD)
+    first = row * PARTS
+    last = tl.load(p_last + row // H)
+    one = tl.arange(0, 1)
+    tail_m = tl.load(p_ml + first * 2 + one)
+    tail_w = tl.load(p_ml + first * 2 + 1 + one)
+    tail = tl.load(p_acc + first * R + o_d)
+    tiles = (border_of(last, REACH, BT) + BT - 1) // BT
+    count = chunks_below(tiles, NEAR, FAR, TURN)
+    if WHOLE:
+        count = tl.minimum(count, 1)
+    m = tl.full([1], float("-inf"), tl.float32)
+    w = tl.zeros([1], tl.float32)
+    acc = tl.zeros([BD], tl.float32)
+    for base in range(0, count, UNROLL):
+        for j in tl.static_range(UNROLL):
+            i_part = base + j
+            m_part = (i_part + one) < count
+            cell = first + 1 + i_part
+            m2 = tl.load(p_ml + cell * 2 + one, mask=m_part, other=float("-inf"))
+            w2 = tl.load(p_ml + cell * 2 + 1 + one, mask=m_part, other=0.0)
+            part = tl.load(p_acc + cell * R + o_d, mask=m_part, other=0.0)
+            m, w, acc = merge(m, w, acc, m2, w2, part)
+    m, w, acc = merge(m, w, acc, tail_m, tail_w, tail)
+    tl.store(p_out + row * R + o_d, (acc / w).to(p_out.dtype.element_ty))

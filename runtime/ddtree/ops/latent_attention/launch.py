@@ -1,4 +1,4 @@
-"""Grids, scratch and tuning constants of latent attention; none was tuned on a device yet."""
+"""Grids, scratch and tuning constants of latent attention."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ import torch
 
 from ddtree.ops.backend import limits
 from ddtree.ops.latent_attention import kernel
-from ddtree.ops.tree_attention import kernel as shared
 from ddtree.ops.tree_attention.launch import Cuts, Paged
 
-# At 64 latents a tile the stages of two tiles are more than sm_100 has (300 KiB for 227), and on
-# sm_90 the registers spill; at 32 nothing spills anywhere but in WHOLE (compiled, not run).
-CUTS = Cuts(tile=32, near=4, far=16, turn=128)
+# One tile a chunk: a chunk is as long as its latents are under way, and at 2,048 positions 33
+# programs read instead of 17. 64 latents fill a warp group's instruction, which reads them from
+# shared memory once; of 32 every warp reads all.
+CUTS = Cuts(tile=64, near=1, far=8, turn=128)
 TAIL_ROWS = 16  # heads of one node that share a tail
 SCRATCH = 1 << 17  # states that SPLIT may store; 256 MiB at a rank of 512
-SLACK = 8 << 10  # bytes of shared memory for reductions
+SLACK = 5 << 10  # bytes of shared memory for reductions
+STEP = 64  # numbers of a latent that are taken at a time
+PIECE = 128  # numbers of a row that one program merges
+UNROLL = 16  # states whose loads are under way at once
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,8 @@ class Blocks:
 
     rows: int  # tokens x heads that share a loaded tile
     whole: bool  # one program walks all chunks of its rows, instead of one program a chunk
-    stages: int = 2
-    warps: int = 8
+    stages: int = 6  # parts of a tile alone that are under way
+    warps: int = 4
 
 
 def attend(
@@ -44,13 +47,13 @@ def attend(
     cut = blocks or choose(q, most)
     chunks = min(most, 1) if cut.whole else most
     parts = 1 + chunks
-    held = batch * new * heads * parts
-    acc = torch.empty(held * rank, dtype=torch.float32, device=q.device)
-    weights = torch.empty(held * 2, dtype=torch.float32, device=q.device)
+    rows = batch * new * heads
+    acc = torch.empty(rows * parts * rank, dtype=torch.float32, device=q.device)
+    weights = torch.empty(rows * parts * 2, dtype=torch.float32, device=q.device)
     tree = paged.path is not None
     across = -(-new * heads // cut.rows)
     tails = new * -(-heads // TAIL_ROWS) if tree else across
-    fixed = CUTS.fixed | {"WHOLE": cut.whole}
+    fixed = CUTS.fixed | {"R": rank, "H": heads, "WHOLE": cut.whole}
     kernel.attend[(across * chunks + tails, batch)](
         q,
         latents,
@@ -66,33 +69,47 @@ def attend(
         across,
         chunks,
         scale * math.log2(math.e),
-        H=heads,
-        R=rank,
         ROPE=size - rank,
         BR=cut.rows,
         TAIL_BR=TAIL_ROWS if tree else cut.rows,
+        BK=min(STEP, rank, size - rank),
         PAGE=paged.page_size,
+        LONG=most > CUTS.turn // CUTS.near,
+        STAGES=cut.stages,
         TREE=tree,
         num_warps=cut.warps,
-        num_stages=cut.stages,
+        num_stages=held_stages(cut.rows, q),
         **fixed,
     )
-    states, unroll = (acc, weights, paged.last), 8 if chunks > 1 else 1
-    finish = shared.finish[(batch * new * heads,)]
-    finish(*states, out, parts, HQ=heads, D=rank, UNROLL=unroll, num_warps=4, **fixed)
+    piece = min(PIECE, rank)
+    kernel.finish[(rank // piece, rows)](
+        acc,
+        weights,
+        paged.last,
+        out,
+        parts,
+        BD=piece,
+        UNROLL=UNROLL if parts > 2 else 1,
+        num_warps=1,
+        **fixed,
+    )
 
 
 def choose(q: torch.Tensor, chunks: int) -> Blocks:
     """Blocks for these shapes: enough programs to fill the device, few states to store."""
-    batch, new, heads, size = q.shape
-    device, rows = limits(q.device), new * heads
+    batch, new, heads, _ = q.shape
+    device, rows = limits(q.device), batch * new * heads
+    block = 16 if new * heads <= 16 else 32 if new * heads <= 32 else 64
+    many = batch * -(-new * heads // block) >= 2 * device.multiprocessors
+    whole = chunks <= 1 or many or rows * (chunks + 1) > SCRATCH
+    if whole or chunks > CUTS.turn // CUTS.near:  # a row's sums are in registers, two if whole
+        block = 32 if not whole and block > 16 and device.shared > 128 << 10 else 16
+    return Blocks(block, whole, stages=6 if block < 64 else 4, warps=8 if whole else 4)
 
-    def stages(block: int) -> int:
-        held = block * (size + CUTS.tile) * q.element_size()  # queries and shares
-        return (device.shared - SLACK - held) // (CUTS.tile * size * q.element_size())
 
-    block = 32 if rows > 16 and stages(32) >= 2 else 16
-    programs = batch * -(-rows // block)
-    stored = batch * rows * (chunks + 1)
-    whole = chunks <= 1 or programs >= 2 * device.multiprocessors or stored > SCRATCH
-    return Blocks(block, whole, max(1, min(3, stages(block))))
+def held_stages(block: int, q: torch.Tensor) -> int:
+    """How many tiles that are held whole are under way; on sm_100 two need 300 KiB."""
+    device, size = limits(q.device), q.shape[-1]
+    fixed = block * (size + CUTS.tile) * q.element_size() + SLACK  # queries and shares
+    fit = (device.shared - fixed) // (CUTS.tile * size * q.element_size())
+    return max(1, min(2, fit)) if device.one_rounding else 1
