@@ -15,7 +15,7 @@ from ddtree.models.split import Share
 from ddtree.models.weights import Int4, take
 from ddtree.ops.backend import uses_kernel
 from ddtree.ops.experts import Stack
-from ddtree.ops.experts.packed import PER_WORD, Packed, regrouped, stays_packed
+from ddtree.ops.experts.packed import Packed, regrouped, stays_packed
 
 # Experts that are regrouped in one go: some thirty launches, in memory of eight times their words.
 AT_ONCE = 4
@@ -44,17 +44,16 @@ def _packed(weights: Share, experts: Sequence[tuple[str, ...]], device: torch.de
     for begin in range(0, len(experts), AT_ONCE):
         some = experts[begin : begin + AT_ONCE]
         parts = [_int4(weights, name) for names in some for name in names]
-        words = regrouped(torch.cat([part.words.to(device) for part in parts]))
-        scale = torch.cat([part.scale.to(device) for part in parts])  # [experts x out, groups]
-        words, scale = (one.view(len(some), -1, one.shape[1]) for one in (words, scale))
+        words = torch.cat([part.words.to(device) for part in parts])  # [experts x out, in / 8]
+        scale = torch.cat([part.scale.to(device) for part in parts])
+        few = regrouped(*(one.view(len(some), -1, one.shape[1]) for one in (words, scale)))
         if whole is None:
-            whole = Packed(
-                words.new_empty(len(experts), *words.shape[1:]),
-                scale.new_empty(len(experts), *scale.shape[1:]),
-                parts[0].words.shape[1] * PER_WORD,
+            words, scale = (
+                one.new_empty(len(experts), *one.shape[1:]) for one in (few.words, few.scale)
             )
-        whole.words[begin : begin + len(some)] = words
-        whole.scale[begin : begin + len(some)] = scale
+            whole = Packed(words, scale, few.outputs, few.features)
+        whole.words[begin : begin + len(some)] = few.words
+        whole.scale[begin : begin + len(some)] = few.scale
     assert whole is not None
     return whole
 

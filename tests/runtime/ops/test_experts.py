@@ -94,7 +94,15 @@ def test_experts_of_other_features_are_refused() -> None:
 
 
 ONE_GROUP = 288  # columns of a matrix with one scale a row
-PACKED = [(1, 64, 32, 5, 2), (9, 256, 32, 4, 4), (18, 352, 32, 3, 2), (2, 96, ONE_GROUP, 2, 1)]
+# One line and several, ones that segments do not share evenly, rows that blocks of 16 do not either
+PACKED = [
+    (1, 64, 32, 5, 2),
+    (9, 256, 32, 4, 4),
+    (18, 352, 32, 3, 2),
+    (5, 96, ONE_GROUP, 2, 1),
+    (6, 1312, 64, 4, 2),
+    (7, 72, 32, 3, 2),
+]
 Int4 = tuple[torch.Tensor, tuple[Packed, Packed], torch.Tensor, torch.Tensor]
 
 
@@ -103,10 +111,10 @@ def words(outputs: int, features: int) -> torch.Tensor:
 
 
 def int4(experts: int, outputs: int, features: int, kind: torch.dtype) -> Packed:
-    packed = torch.stack([regrouped(words(outputs, features)) for _ in range(experts)])
+    stored = torch.stack([words(outputs, features) for _ in range(experts)])
     groups = 1 if features == ONE_GROUP else features // 32
     scale = (torch.rand(experts, outputs, groups) + 0.5) / features**0.5 / 4
-    return Packed(packed, scale.to(kind), features)
+    return regrouped(stored, scale.to(kind))
 
 
 def packed(sizes: tuple[int, ...], kind: torch.dtype) -> Int4:
@@ -122,9 +130,10 @@ def test_regrouped_words_are_the_matrix_that_was_stored(features: int, kind: tor
     torch.manual_seed(features)
     stored, scale = words(20, features), torch.rand(20, features // 32).to(kind)
     assert stays_packed(stored, scale)
-    found = Packed(regrouped(stored)[None], scale[None], features)
-    assert found.shape == (1, 20, features)
+    found = regrouped(torch.stack((stored, stored + 1)), torch.stack((scale, 2 * scale)))
+    assert found.shape == (2, 20, features)
     assert found.matrix(0, kind).equal(dequantise(stored, scale))
+    assert found.matrix(1, kind).equal(dequantise(stored + 1, 2 * scale))
 
 
 def test_groups_that_cut_a_row_of_lanes_stay_floats() -> None:
@@ -186,20 +195,35 @@ def test_an_int4_tokens_bits_do_not_depend_on_the_others() -> None:
 
 
 @interpreted
-@pytest.mark.parametrize(("pairs", "active", "experts"), [(1, 1, 1), (9, 8, 384), (70, 2, 5)])
-def test_pairs_are_sorted_and_every_tile_is_one_experts(
-    pairs: int, active: int, experts: int
+@pytest.mark.parametrize(("tokens", "active", "experts"), [(5, 1, 1), (9, 8, 384), (70, 2, 4)])
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["all here", "some elsewhere"])
+def test_every_pair_is_in_one_tile_of_its_expert(
+    tokens: int, active: int, experts: int, elsewhere: object
 ) -> None:
-    torch.manual_seed(pairs)
-    chosen = torch.randn(pairs, experts).topk(active).indices
-    cut = launch.tiles(chosen, experts)
-    wanted = chosen.flatten().argsort(stable=True)
-    assert cut.order.tolist() == wanted.tolist()
-    placed = chosen.flatten()[wanted].tolist()
-    seen: list[int] = []
-    for owner, begin, end in zip(cut.owner, cut.begin, cut.end, strict=True):
+    torch.manual_seed(tokens)
+    chosen = torch.randn(tokens, experts).topk(active).indices
+    if elsewhere:
+        chosen[torch.rand(chosen.shape) < 0.4] = experts
+    with poison():
+        cut = launch.tiles(chosen, experts)
+    flat, placed = chosen.flatten(), []
+    for owner, pairs in zip(cut.owner.tolist(), cut.pairs.tolist(), strict=True):
         if owner < experts:
-            tile = placed[int(begin) : min(int(begin) + launch.BM, int(end))]
-            assert tile and set(tile) == {int(owner)}
-            seen += tile
-    assert seen == placed
+            own = [pair for pair in pairs if pair >= 0]
+            assert own == pairs[: len(own)] and set(flat[own].tolist()) == {owner}
+            placed += own
+    wanted = flat.argsort(stable=True)
+    assert placed == wanted[flat[wanted] < experts].tolist()
+    assert cut.owner.tolist() == sorted(cut.owner.tolist())
+
+
+def test_a_few_tokens_pairs_are_tiles_themselves() -> None:
+    chosen = torch.tensor([[3, 1], [2, 3]])
+    cut = launch.tiles(chosen, 4)
+    assert cut.lone and cut.owner.tolist() == [3, 1, 2, 3]
+
+
+def test_tiles_of_either_size_sum_in_one_order() -> None:
+    cuts = launch.CUTS
+    assert cuts.gated.segments == cuts.many.segments
+    assert cuts.plain.segments == cuts.plain_many.segments

@@ -1,8 +1,8 @@
 """Who goes where in a mixture, its products, and the sum of a token's experts.
 
 Weights x tokens, as in ops/linear: a program multiplies BN weight rows of one expert by BM of its
-tokens. K is walked from 0 in one order and BM never changes, so a token's sum does not know who
-sits in the other columns.
+tokens. K is walked from 0 in one order, so a token's sum does not know who sits in the other
+columns.
 """
 
 import triton
@@ -22,47 +22,87 @@ BFLOATS: tl.constexpr = tl.constexpr(
 
 @triton.jit
 def arrange(
-    p_chosen, p_order, p_owner, p_begin, p_end, P, T, PLACERS, EXPERTS: tl.constexpr,
-    BE: tl.constexpr, BM: tl.constexpr, BP: tl.constexpr,
+    p_chosen, p_owner, p_pairs, P, T, EXPERTS: tl.constexpr, BE: tl.constexpr, BM: tl.constexpr,
+    BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Places of BP pairs when sorted by expert, or BP tiles. Grid (PLACERS + tiles / BP,).
+    """Tiles of BP pairs: each is put behind the pairs of its expert that come before it.
 
-    A pair's place is the number of pairs before it: no program waits for another.
+    No program waits for another: each counts all pairs. BE is more than EXPERTS, so that nobody's
+    pairs have a place in the count, and no tile.
     """
-    i_x = tl.program_id(0)
     o_p = tl.arange(0, BP)
-    if i_x < PLACERS:
-        pair = i_x * BP + o_p
-        m_pair = pair < P
-        expert = tl.load(p_chosen + pair, mask=m_pair, other=0).to(tl.int32)
-        place = tl.zeros([BP], tl.int32)
-        for base in range(0, P, BP):
-            other = base + o_p
-            theirs = tl.load(p_chosen + other, mask=other < P, other=BE).to(tl.int32)
-            same = theirs[None, :] == expert[:, None]
-            before = same & (other[None, :] < pair[:, None])
-            place += tl.sum((before | (theirs[None, :] < expert[:, None])).to(tl.int32), 1)
-        tl.store(p_order + place, pair, mask=m_pair)
-    else:
-        o_e = tl.arange(0, BE)
-        count = tl.zeros([BE], tl.int32)
-        for base in range(0, P, BP):
-            other = base + o_p
-            theirs = tl.load(p_chosen + other, mask=other < P, other=BE).to(tl.int32)
-            count += tl.sum((theirs[None, :] == o_e[:, None]).to(tl.int32), 1)
-        needed = (count + BM - 1) // BM
-        last = tl.cumsum(needed, 0)  # one past an expert's last tile
-        end = tl.cumsum(count, 0)
-        o_t = (i_x - PLACERS) * BP + o_p
-        passed = (last[None, :] <= o_t[:, None]) & (o_e < EXPERTS)[None, :]
-        owner = tl.sum(passed.to(tl.int32), 1)
-        own = owner[:, None] == o_e[None, :]
-        first = end - count - (last - needed) * BM
-        begin = tl.sum(tl.where(own, first[None, :], 0), 1) + o_t * BM
-        m_t = o_t < T
-        tl.store(p_owner + o_t, owner, mask=m_t)
-        tl.store(p_begin + o_t, begin, mask=m_t)
-        tl.store(p_end + o_t, tl.sum(tl.where(own, end[None, :], 0), 1), mask=m_t)
+    o_c = tl.arange(0, BC)
+    o_e = tl.arange(0, BE)
+    pair = tl.program_id(0) * BP + o_p
+    expert = tl.load(p_chosen + pair, mask=pair < P, other=EXPERTS).to(tl.int32)
+    count = tl.zeros([BE], tl.int32)
+    rank = tl.zeros([BP], tl.int32)  # among its expert's
+    for base in range(0, P, BC):
+        other = base + o_c
+        theirs = tl.load(p_chosen + other, mask=other < P, other=EXPERTS).to(tl.int32)
+        count += tl.histogram(theirs, BE)
+        before = (theirs[None, :] == expert[:, None]) & (other[None, :] < pair[:, None])
+        rank += tl.sum(before.to(tl.int32), 1)
+    needed = tl.where(o_e < EXPERTS, (count + BM - 1) // BM, 0)
+    last = tl.cumsum(needed, 0)  # one past an expert's last tile
+    i_tile = tl.gather(last - needed, expert, 0) + rank // BM
+    own = (pair < P) & (expert < EXPERTS)
+    slot = rank % BM
+    tl.store(p_owner + i_tile, expert, mask=own & (slot == 0))
+    tl.store(p_pairs + i_tile * BM + slot, pair, mask=own)
+    o_m = tl.arange(0, BM)
+    final = own & (rank + 1 == tl.gather(count, expert, 0))
+    empty = final[:, None] & (o_m[None, :] > slot[:, None])
+    tl.store(p_pairs + i_tile[:, None] * BM + o_m[None, :], -1, mask=empty)
+    surplus = (pair >= tl.sum(needed, 0)) & (pair < T)
+    tl.store(p_owner + pair, EXPERTS, mask=surplus)
+
+
+@triton.jit
+def tile(p_owner, p_pairs, i_tile, BM: tl.constexpr, LONE: tl.constexpr):
+    """Expert and pairs [BM] of a tile, -1 where there is none. LONE: a tile is one pair's."""
+    expert = tl.load(p_owner + i_tile).to(tl.int32)
+    o_m = tl.arange(0, BM)
+    pair = tl.where(o_m == 0, i_tile, -1) if LONE else tl.load(p_pairs + i_tile * BM + o_m)
+    return expert, pair
+
+
+@triton.jit
+def multiply(
+    p_x, p_w, p_y, p_owner, p_pairs, N, TOP: tl.constexpr, K: tl.constexpr, BN: tl.constexpr,
+    BM: tl.constexpr, BK: tl.constexpr, EXPERTS: tl.constexpr, GATED: tl.constexpr,
+    LONE: tl.constexpr,
+):  # fmt: skip
+    """One tile of pairs (token, expert) by BN of N outputs; rows of y are pairs.
+
+    GATED reads the tokens' own rows of x and writes silu(gate) * up; else rows of x are pairs.
+    """
+    expert, pair = tile(p_owner, p_pairs, tl.program_id(0), BM, LONE)
+    if expert < EXPERTS:
+        m_pair = pair >= 0
+        o_x = pair // TOP if GATED else pair
+        o_n = tl.program_id(1) * BN + tl.arange(0, BN)
+        m_n = o_n < N
+        PIECES: tl.constexpr = 2 if GATED else 1
+        p_w += expert.to(tl.int64) * (PIECES * N) * K
+        total = tl.zeros([BN, BM], tl.float32)
+        up = tl.zeros([BN, BM], tl.float32)
+        for i_k in range(0, K, BK):
+            o_k = i_k + tl.arange(0, BK)
+            m_k = o_k < K
+            m_w = m_n[:, None] & m_k[None, :]
+            p_rows = p_x + o_x[:, None].to(tl.int64) * K + o_k[None, :]
+            x = tl.trans(tl.load(p_rows, mask=m_pair[:, None] & m_k[None, :], other=0.0))
+            p_gate = p_w + o_n[:, None].to(tl.int64) * K + o_k[None, :]
+            w = tl.load(p_gate, mask=m_w, other=0.0)
+            total = tl.dot(w, x, total, input_precision="ieee")
+            if GATED:
+                w_up = tl.load(p_gate + N * K, mask=m_w, other=0.0)
+                up = tl.dot(w_up, x, up, input_precision="ieee")
+        if GATED:
+            total = total / (1.0 + tl.exp(-total)) * up
+        p_out = p_y + pair[None, :].to(tl.int64) * N + o_n[:, None]
+        tl.store(p_out, total.to(p_y.dtype.element_ty), mask=m_n[:, None] & m_pair[None, :])
 
 
 @triton.jit
@@ -88,117 +128,136 @@ def numbers(words, PLACE: tl.constexpr, kind: tl.constexpr, PAIRED: tl.constexpr
 
 @triton.jit
 def spread(scale, COLUMN: tl.constexpr, BM: tl.constexpr):
-    """One column of scale [BN, 16] as [BN, BM] float32, exactly.
+    """One column of scale [.., BN, 16] as [.., BN, BM] float32, exactly.
 
     Taken by a product, so that scales are staged like operands and arrive where the sums are.
     """
-    column = tl.arange(0, 16)[:, None] + tl.zeros([16, BM], tl.int32)
-    return tl.dot(scale, (column == COLUMN).to(scale.dtype), input_precision="ieee")
+    if len(scale.shape) == 3:
+        o_g = tl.arange(0, 16)[None, :, None] + tl.zeros([scale.shape[0], 16, BM], tl.int32)
+    else:
+        o_g = tl.arange(0, 16)[:, None] + tl.zeros([16, BM], tl.int32)
+    return tl.dot(scale, (o_g == COLUMN).to(scale.dtype), input_precision="ieee")
+
+
+@triton.jit
+def folded(total, SEGMENTS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr):
+    """The sum of [SEGMENTS, BN, BM] over the first, a power of two: halves are added."""
+    if SEGMENTS == 1:
+        whole = tl.reshape(total, [BN, BM])
+    else:
+        halves = tl.reshape(total, [2, SEGMENTS // 2, BN, BM])
+        first, second = tl.split(tl.permute(halves, [1, 2, 3, 0]))
+        whole = folded(first + second, SEGMENTS // 2, BN, BM)
+    return whole
 
 
 @triton.jit
 def multiply_packed(
-    p_x, p_words, p_scale, p_y, p_order, p_owner, p_begin, p_end, TOP: tl.constexpr,
-    N: tl.constexpr, K: tl.constexpr, LINES: tl.constexpr, GROUPS: tl.constexpr, BN: tl.constexpr,
-    BM: tl.constexpr, EXPERTS: tl.constexpr, GATED: tl.constexpr, STAGES: tl.constexpr,
-    PAIRED: tl.constexpr,
+    p_x, p_words, p_scale, p_y, p_owner, p_pairs, TOP: tl.constexpr, N: tl.constexpr,
+    K: tl.constexpr, LINES: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr,
+    EXPERTS: tl.constexpr, GATED: tl.constexpr, LONE: tl.constexpr, AXIS: tl.constexpr,
+    SEGMENTS: tl.constexpr, STAGES: tl.constexpr, PAIRED: tl.constexpr,
 ):  # fmt: skip
-    """`multiply` by INT4 rows (ops/experts/packed.py has their order), lines of 256 columns.
+    """`multiply` by BN INT4 rows, whose lines are cut into SEGMENTS that are walked side by side.
 
-    GATED takes half of its BN rows from the gate's and half from up's, in one product.
+    A warp has a segment, so that a lone token keeps as many bytes coming as many tokens do. GATED
+    takes half of its rows from the gate's and half from up's, in one product.
     """
-    i_tile = tl.program_id(0)
-    expert = tl.load(p_owner + i_tile)
+    expert, pair = tile(p_owner, p_pairs, tl.program_id(AXIS), BM, LONE)
+    i_n = tl.program_id(1 - AXIS)
     if expert < EXPERTS:
-        o_pair = tl.load(p_begin + i_tile) + tl.arange(0, BM)
-        m_pair = o_pair < tl.load(p_end + i_tile)
-        origin = tl.load(p_order + o_pair, mask=m_pair, other=0)
-        o_x = origin // TOP if GATED else o_pair
-        o_y = o_pair if GATED else origin
-        HALF: tl.constexpr = BN // 2
-        ROWS: tl.constexpr = 2 * N if GATED else N
-        WIDE: tl.constexpr = K // GROUPS // 32
-        o_b = tl.arange(0, BN)
-        if GATED:
-            o_n = tl.program_id(1) * HALF + o_b % HALF
-            row = o_b // HALF * N + o_n
-        else:
-            o_n = tl.program_id(1) * BN + o_b
-            row = o_n
-        m_n = (o_n < N)[:, None]
+        PIECES: tl.constexpr = 2 if GATED else 1
+        PIECE: tl.constexpr = BN // PIECES
+        BLOCKS: tl.constexpr = (PIECES * N + 15) // 16
+        STEPS: tl.constexpr = (LINES + SEGMENTS - 1) // SEGMENTS
+        WHOLE: tl.constexpr = K % 256 == 0 and LINES % SEGMENTS == 0
+        o_b = tl.arange(0, BN)[None, :, None]
         o_w = tl.arange(0, 32)
-        o_g = tl.arange(0, 16)
-        p_rows = p_words + expert.to(tl.int64) * (ROWS * LINES * 64)
-        p_rows += row[:, None] * (LINES * 64) + o_w[None, :]
-        p_scales = p_scale + expert.to(tl.int64) * (GROUPS * ROWS) + row[:, None] * GROUPS
-        p_tokens = p_x + o_x[None, :].to(tl.int64) * K + o_w[:, None]
-        total = tl.zeros([BN, BM], tl.float32)
-        for i_line in tl.range(0, LINES, num_stages=STAGES):
-            group = (i_line * 8 + o_g) // WIDE
-            m_g = (o_g < 8) & (group < GROUPS)
-            scale = tl.load(p_scales + group[None, :], mask=m_n & m_g[None, :], other=0.0)
+        o_g = tl.arange(0, 16)[None, None, :]
+        o_n = i_n * PIECE + o_b % PIECE
+        m_n = o_n < N
+        row = o_b // PIECE * N + o_n
+        line = tl.arange(0, SEGMENTS)[:, None, None] * STEPS
+        at = (expert.to(tl.int64) * BLOCKS + row // 16) * (LINES * 16) + line * 16 + row % 16
+        p_rows = p_words + at * 64 + o_w[None, None, :]
+        p_scales = p_scale + at * 8 + o_g
+        m_pair = (pair >= 0)[None, None, :]
+        token = pair // TOP if GATED else pair
+        p_tokens = p_x + token[None, None, :].to(tl.int64) * K
+        p_tokens += line * 256 + o_w[None, :, None]
+        total = tl.zeros([SEGMENTS, BN, BM], tl.float32)
+        for i_step in tl.range(0, STEPS, num_stages=STAGES):
+            m_row = m_n & (line >= 0)
+            if not WHOLE:
+                m_row = m_n & (line + i_step < LINES)
+            scale = tl.load(p_scales + i_step * 128, mask=m_row & (o_g < 8), other=0.0)
             for i_half in tl.static_range(2):
-                words = tl.load(p_rows + (i_line * 64 + i_half * 32), mask=m_n, other=0)
+                words = tl.load(p_rows + (i_step * 1024 + i_half * 32), mask=m_row, other=0)
                 for i_place in tl.static_range(4):
-                    first = (i_line * 8 + i_half * 4 + i_place) * 32
-                    m_x = m_pair[None, :]
-                    if K % 256:
-                        m_x = m_x & (first + o_w < K)[:, None]
+                    first = i_step * 256 + (i_half * 4 + i_place) * 32
+                    m_x = m_pair
+                    if not WHOLE:
+                        m_x = m_x & (line + i_step < LINES)
+                        m_x = m_x & (line * 256 + first + o_w[None, :, None] < K)
                     x = tl.load(p_tokens + first, mask=m_x, other=0.0)
                     w = numbers(words, i_place, x.dtype, PAIRED)
                     factor = spread(scale, i_half * 4 + i_place, BM)
                     total += tl.dot(w, x, input_precision="ieee") * factor
+        whole = folded(total, SEGMENTS, BN, BM)
         if GATED:
-            pair = tl.permute(tl.reshape(total, [2, HALF, BM]), [1, 2, 0])
-            gate, up = tl.split(pair)
-            total = gate / (1.0 + tl.exp(-gate)) * up
-            o_n = tl.program_id(1) * HALF + tl.arange(0, HALF)
-            m_n = (o_n < N)[:, None]
-        p_out = p_y + o_y[None, :].to(tl.int64) * N + o_n[:, None]
-        tl.store(p_out, total.to(p_y.dtype.element_ty), mask=m_n & m_pair[None, :])
+            both = tl.permute(tl.reshape(whole, [2, PIECE, BM]), [1, 2, 0])
+            gate, up = tl.split(both)
+            whole = gate / (1.0 + tl.exp(-gate)) * up
+        o_n = (i_n * PIECE + tl.arange(0, PIECE))[:, None]
+        p_out = p_y + pair[None, :].to(tl.int64) * N + o_n
+        tl.store(p_out, whole.to(p_y.dtype.element_ty), mask=(o_n < N) & (pair >= 0)[None, :])
 
 
 @triton.jit
-def multiply(
-    p_x, p_w, p_y, p_order, p_owner, p_begin, p_end, N, TOP: tl.constexpr, K: tl.constexpr,
-    BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr, EXPERTS: tl.constexpr,
-    GATED: tl.constexpr,
+def walk_packed(
+    p_x, p_words, p_scale, p_y, p_owner, p_pairs, N: tl.constexpr, K: tl.constexpr,
+    BN: tl.constexpr, BM: tl.constexpr, EXPERTS: tl.constexpr, LONE: tl.constexpr,
+    AXIS: tl.constexpr, WALK: tl.constexpr, STAGES: tl.constexpr, PAIRED: tl.constexpr,
 ):  # fmt: skip
-    """One tile of pairs (token, expert), sorted by expert, by BN of N outputs.
-
-    GATED reads the tokens' own rows of x and writes silu(gate) * up at the sorted place; else rows
-    of x are sorted pairs, and y is written where the pair came from.
-    """
-    i_tile = tl.program_id(0)
-    expert = tl.load(p_owner + i_tile)
+    """With matrices of one line, K <= 256: features are read once for WALK x BN rows."""
+    expert, pair = tile(p_owner, p_pairs, tl.program_id(AXIS), BM, LONE)
+    i_n = tl.program_id(1 - AXIS)
     if expert < EXPERTS:
-        o_pair = tl.load(p_begin + i_tile) + tl.arange(0, BM)
-        m_pair = o_pair < tl.load(p_end + i_tile)
-        origin = tl.load(p_order + o_pair, mask=m_pair, other=0)
-        o_x = origin // TOP if GATED else o_pair
-        o_y = o_pair if GATED else origin
-        o_n = tl.program_id(1) * BN + tl.arange(0, BN)
-        m_n = o_n < N
-        PIECES: tl.constexpr = 2 if GATED else 1
-        p_w += expert.to(tl.int64) * (PIECES * N) * K
-        total = tl.zeros([BN, BM], tl.float32)
-        up = tl.zeros([BN, BM], tl.float32)
-        for i_k in range(0, K, BK):
-            o_k = i_k + tl.arange(0, BK)
-            m_k = o_k < K
-            m_w = m_n[:, None] & m_k[None, :]
-            p_rows = p_x + o_x[:, None].to(tl.int64) * K + o_k[None, :]
-            x = tl.trans(tl.load(p_rows, mask=m_pair[:, None] & m_k[None, :], other=0.0))
-            p_gate = p_w + o_n[:, None].to(tl.int64) * K + o_k[None, :]
-            w = tl.load(p_gate, mask=m_w, other=0.0)
-            total = tl.dot(w, x, total, input_precision="ieee")
-            if GATED:
-                w_up = tl.load(p_gate + N * K, mask=m_w, other=0.0)
-                up = tl.dot(w_up, x, up, input_precision="ieee")
-        if GATED:
-            total = total / (1.0 + tl.exp(-total)) * up
-        p_out = p_y + o_y[None, :].to(tl.int64) * N + o_n[:, None]
-        tl.store(p_out, total.to(p_y.dtype.element_ty), mask=m_n[:, None] & m_pair[None, :])
+        kind: tl.constexpr = p_x.dtype.element_ty
+        BLOCKS: tl.constexpr = (N + 15) // 16
+        m_pair = (pair >= 0)[None, :]
+        o_b = tl.arange(0, BN)[:, None]
+        o_w = tl.arange(0, 32)
+        o_g = tl.arange(0, 16)[None, :]
+        p_pair = p_x + pair[None, :].to(tl.int64) * K + o_w[:, None]
+        features = (
+            tl.load(p_pair, mask=m_pair & (o_w < K)[:, None], other=0.0),
+            tl.load(p_pair + 32, mask=m_pair & (o_w + 32 < K)[:, None], other=0.0),
+            tl.load(p_pair + 64, mask=m_pair & (o_w + 64 < K)[:, None], other=0.0),
+            tl.load(p_pair + 96, mask=m_pair & (o_w + 96 < K)[:, None], other=0.0),
+            tl.load(p_pair + 128, mask=m_pair & (o_w + 128 < K)[:, None], other=0.0),
+            tl.load(p_pair + 160, mask=m_pair & (o_w + 160 < K)[:, None], other=0.0),
+            tl.load(p_pair + 192, mask=m_pair & (o_w + 192 < K)[:, None], other=0.0),
+            tl.load(p_pair + 224, mask=m_pair & (o_w + 224 < K)[:, None], other=0.0),
+        )
+        begin = i_n * (WALK * BN)
+        at = expert.to(tl.int64) * (BLOCKS * 16) + begin + o_b
+        p_rows = p_words + at * 64 + o_w[None, :]
+        p_scales = p_scale + at * 8 + o_g
+        p_out = p_y + pair[None, :].to(tl.int64) * N + begin + o_b
+        for i_walk in tl.range(0, WALK, num_stages=STAGES):
+            o_n = i_walk * BN + o_b
+            m_n = begin + o_n < N
+            scale = tl.load(p_scales + i_walk * (BN * 8), mask=m_n & (o_g < 8), other=0.0)
+            total = tl.zeros([BN, BM], tl.float32)
+            for i_half in tl.static_range(2):
+                words = tl.load(p_rows + (i_walk * (BN * 64) + i_half * 32), mask=m_n, other=0)
+                for i_place in tl.static_range(4):
+                    w = numbers(words, i_place, kind, PAIRED)
+                    factor = spread(scale, i_half * 4 + i_place, BM)
+                    x = features[i_half * 4 + i_place]
+                    total += tl.dot(w, x, input_precision="ieee") * factor
+            tl.store(p_out + i_walk * BN, total, mask=m_n & m_pair)
 
 
 @triton.jit

@@ -10,57 +10,95 @@ import triton
 from ddtree.ops.experts import kernel
 from ddtree.ops.experts.packed import LINE, Packed
 
-# None of these was tuned on a device yet.
-BM, BN, BK = 16, 64, 64  # pairs, outputs, features a tile
+# Floats: pairs, outputs, features a tile. Not tuned on a device.
+BM, BN, BK = 16, 64, 64
 # INT4: weights meet 8 columns of tokens an instruction, so a tile of 8 wastes least on few tokens;
 # with many, unpacking is shared by more. A column's sum is the same in either.
-PACKED_BM, MANY_BM = 8, 32
+PACKED_BM, MANY_BM = 8, 16
 MANY = 8  # pairs an expert
-# Two warps have a whole matrix instruction each, so that none unpacks what the other does.
-PACKED_BN, PACKED_WARPS, STAGES = 32, 2, 4
-BP = 32  # pairs, or tiles, that a program of `arrange` places
+LONE = 4  # tokens whose pairs are a tile each: hardly any two of them share an expert
+BP = 32  # pairs that a program of `arrange` places
+COUNTED = 256  # pairs that it counts at once
 WIDE = 256  # outputs that a program of `combine` sums
 
 
 @dataclass(frozen=True)
-class Tiles:
-    """Pairs (token, slot) sorted by expert and cut into tiles of one expert each.
+class Segmented:
+    """How `multiply_packed` is launched: one warp a segment. `segments` makes a sum's bits."""
 
-    There are as many tiles as any routing could need; the surplus ones belong to expert E.
+    rows: int
+    segments: int
+    stages: int
+    axis: int = 0  # of the grid, that tiles lie on
+
+
+@dataclass(frozen=True)
+class Walked:
+    """How `walk_packed` is launched. None of it is seen in a sum."""
+
+    rows: int
+    walk: int
+    warps: int
+    stages: int
+    axis: int = 0
+
+
+@dataclass(frozen=True)
+class Cuts:
+    gated: Segmented
+    many: Segmented  # of as many segments
+    plain: Segmented  # matrices of several lines that are not gated
+    plain_many: Segmented
+    walked: Walked
+
+
+# H200, a rank of 8 of Kimi-K2.6: walking four times 32 rows, `down` took 6.7, 26.5 and 64 us with
+# 1, 9 and 33 tokens, and 7.6, 39 and 107 without. What `gated` has here was not measured.
+CUTS = Cuts(
+    gated=Segmented(rows=32, segments=4, stages=3),
+    many=Segmented(rows=32, segments=4, stages=2),
+    plain=Segmented(rows=32, segments=1, stages=4),
+    plain_many=Segmented(rows=32, segments=1, stages=3),
+    walked=Walked(rows=32, walk=4, warps=2, stages=3),
+)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Pairs (token, slot) cut into tiles of one expert each.
+
+    There are as many tiles as any routing could need; the surplus ones belong to expert E. A pair
+    whose expert is E is in none.
     """
 
-    order: torch.Tensor  # [M K] int32, where each sorted pair came from
-    owner: torch.Tensor  # [T] int32, expert of a tile
-    begin: torch.Tensor  # [T] int32, first sorted pair
-    end: torch.Tensor  # [T] int32, one past the last pair of this tile's expert
-    size: int  # most pairs of a tile
+    owner: torch.Tensor  # [T] int, expert of a tile
+    pairs: torch.Tensor  # [T, size] int32, -1: none; unset in surplus tiles, and where `lone`
+    size: int
+    lone: bool  # tile t is pair t alone
 
 
 def tiles(chosen: torch.Tensor, experts: int, size: int = BM) -> Tiles:
     """chosen [M, K] int64, contiguous; no shape depends on its values."""
-    pairs = chosen.numel()
-    count = min(pairs, experts + pairs // size)
-    order, owner, begin, end = (
-        torch.empty(size, dtype=torch.int32, device=chosen.device)
-        for size in (pairs, count, count, count)
-    )
-    placers = -(-pairs // BP)
-    kernel.arrange[(placers + -(-count // BP),)](
+    total = chosen.numel()
+    if len(chosen) <= LONE:
+        return Tiles(chosen.view(-1), chosen, size, lone=True)
+    count = min(total, experts + total // size)
+    owner = torch.empty(count, dtype=torch.int32, device=chosen.device)
+    pairs = torch.empty(count, size, dtype=torch.int32, device=chosen.device)
+    kernel.arrange[(-(-total // BP),)](
         chosen,
-        order,
         owner,
-        begin,
-        end,
         pairs,
+        total,
         count,
-        placers,
         EXPERTS=experts,
-        BE=1 << (experts - 1).bit_length(),
+        BE=1 << experts.bit_length(),
         BM=size,
         BP=BP,
+        BC=COUNTED,
         num_warps=4,
     )
-    return Tiles(order, owner, begin, end, size)
+    return Tiles(owner, pairs, size, lone=False)
 
 
 def run(
@@ -74,11 +112,11 @@ def run(
     gate_up, down = stacks
     (m, hidden), k = x.shape, chosen.shape[1]
     cut = tiles(chosen, down.shape[0], _pairs(chosen.numel(), gate_up, down))
-    held = torch.empty(m * k, down.shape[2], dtype=x.dtype, device=x.device)  # sorted
+    held = torch.empty(m * k, down.shape[2], dtype=x.dtype, device=x.device)
     part = torch.empty(m * k, hidden, dtype=torch.float32, device=x.device)
     out = torch.empty_like(x)
-    _multiply(x, gate_up, held, cut, k, gated=True)
-    _multiply(held, down, part, cut, k, gated=False)
+    _multiply(x, gate_up, held, cut, top=k)
+    _multiply(held, down, part, cut)
     combine = kernel.combine[(m, -(-hidden // WIDE))]
     combine(part, weights, residual, out, hidden, TOP=k, BN=WIDE, num_warps=2)
     return out
@@ -93,47 +131,91 @@ def _pairs(count: int, *stacks: torch.Tensor | Packed) -> int:
 
 
 def _multiply(
-    x: torch.Tensor,
-    stack: torch.Tensor | Packed,
-    y: torch.Tensor,
-    cut: Tiles,
-    top: int,
-    *,
-    gated: bool,
+    x: torch.Tensor, stack: torch.Tensor | Packed, y: torch.Tensor, cut: Tiles, top: int = 0
 ) -> None:
-    """Every tile's rows of x by its expert's matrix [N or 2 N, K] into y."""
-    outputs = y.shape[1]
-    pairs = (cut.order, cut.owner, cut.begin, cut.end)
-    fixed = {"TOP": top, "BM": cut.size, "EXPERTS": stack.shape[0], "GATED": gated}
+    """Every tile's rows of x by its expert's matrix into y [pairs, N].
+
+    `top` pairs share a row of x, and the matrix [2 N, K] is gate and up; 0: [N, K], a row a pair.
+    """
     if isinstance(stack, Packed):
-        rows = PACKED_BN // 2 if gated else PACKED_BN
-        kernel.multiply_packed[(cut.owner.numel(), -(-outputs // rows))](
-            x,
-            stack.words,
-            stack.scale,
-            y,
-            *pairs,
-            N=outputs,
-            K=x.shape[1],
-            LINES=-(-stack.features // LINE),
-            GROUPS=stack.scale.shape[2],
-            BN=PACKED_BN,
-            STAGES=STAGES,
-            PAIRED=not triton.knobs.runtime.interpret,
-            num_warps=PACKED_WARPS,
-            **fixed,
-        )
+        if top or stack.features > LINE:
+            _segmented(x, stack, y, cut, top)
+        else:
+            _walked(x, stack, y, cut)
         return
+    outputs = y.shape[1]
     kernel.multiply[(cut.owner.numel(), -(-outputs // BN))](
         x,
         stack,
         y,
-        *pairs,
+        cut.owner,
+        cut.pairs,
         outputs,
+        TOP=top,
         K=x.shape[1],
         BN=BN,
+        BM=cut.size,
         BK=BK,
+        EXPERTS=stack.shape[0],
+        GATED=top > 0,
+        LONE=cut.lone,
         num_warps=4,
         num_stages=3,
-        **fixed,
     )
+
+
+def _segmented(x: torch.Tensor, stack: Packed, y: torch.Tensor, cut: Tiles, top: int) -> None:
+    few, many = (CUTS.gated, CUTS.many) if top else (CUTS.plain, CUTS.plain_many)
+    by = many if cut.size == MANY_BM else few
+    outputs = y.shape[1]
+    programs = -(-outputs // (by.rows // 2 if top else by.rows))
+    kernel.multiply_packed[_grid(cut, programs, by.axis)](
+        x,
+        stack.words,
+        stack.scale,
+        y,
+        cut.owner,
+        cut.pairs,
+        TOP=top,
+        N=outputs,
+        K=x.shape[1],
+        LINES=stack.words.shape[2],
+        BN=by.rows,
+        BM=cut.size,
+        EXPERTS=stack.shape[0],
+        GATED=top > 0,
+        LONE=cut.lone,
+        AXIS=by.axis,
+        SEGMENTS=by.segments,
+        STAGES=by.stages,
+        PAIRED=not triton.knobs.runtime.interpret,
+        num_warps=by.segments,
+    )
+
+
+def _walked(x: torch.Tensor, stack: Packed, y: torch.Tensor, cut: Tiles) -> None:
+    by, outputs = CUTS.walked, y.shape[1]
+    kernel.walk_packed[_grid(cut, -(-outputs // (by.rows * by.walk)), by.axis)](
+        x,
+        stack.words,
+        stack.scale,
+        y,
+        cut.owner,
+        cut.pairs,
+        N=outputs,
+        K=x.shape[1],
+        BN=by.rows,
+        BM=cut.size,
+        EXPERTS=stack.shape[0],
+        LONE=cut.lone,
+        AXIS=by.axis,
+        WALK=by.walk,
+        STAGES=by.stages,
+        PAIRED=not triton.knobs.runtime.interpret,
+        num_warps=by.warps,
+    )
+
+
+def _grid(cut: Tiles, programs: int, axis: int) -> tuple[int, int]:
+    count = cut.owner.numel()
+    return (programs, count) if axis else (count, programs)

@@ -1,4 +1,4 @@
-"""The choice of experts, a token a program: nothing but its scores is read."""
+"""The choice of experts, a token a warp: nothing but its scores is read, and no thread waits."""
 
 import triton
 import triton.language as tl
@@ -35,29 +35,35 @@ def route(
     m_e = o_e < E
     logits = tl.load(p_logits + i_t * E + o_e, mask=m_e, other=float("-inf"))
     if SIGMOID:
-        shares = 1.0 / (1.0 + tl.exp(-logits))
-        scores = shares + tl.load(p_correction + o_e, mask=m_e, other=0.0)
-        scores = tl.where(m_e, scores, float("-inf"))
+        scores = 1.0 / (1.0 + tl.exp(-logits))
+        scores += tl.load(p_correction + o_e, mask=m_e, other=0.0)
         if ACTIVE < GROUPS:
+            scores = tl.where(m_e, scores, float("-inf"))
             scores = admitted(scores, o_e, GROUPS, ACTIVE, E // GROUPS, BG)
     else:
-        shares = tl.exp(logits - tl.max(logits, 0))
-        shares = shares / tl.sum(shares, 0)
-        scores = tl.where(m_e, shares, float("-inf"))
+        best = tl.max(logits, 0)
+        scores = tl.exp(logits - best)
+        total = tl.sum(scores, 0)
+        scores = scores / total
+    # Integers in the order of the scores: a warp finds the largest of them in one instruction
+    NOTHING: tl.constexpr = -(2**31)
+    key = scores.to(tl.int32, bitcast=True)
+    key = key ^ ((key >> 31) & 0x7FFFFFFF)
+    key = tl.where(m_e, key, NOTHING)
     o_k = tl.arange(0, BK)
     chosen = tl.zeros([BK], tl.int32)
-    weights = tl.zeros([BK], tl.float32)
     for i_k in tl.static_range(K):
-        # a score that is no number must not lead past the table
-        best = tl.minimum(tl.argmax(scores, 0, tie_break_left=True), E - 1)
-        chosen = tl.where(o_k == i_k, best, chosen)
-        weights = tl.where(o_k == i_k, tl.sum(tl.where(o_e == best, shares, 0.0), 0), weights)
-        scores = tl.where(o_e == best, float("-inf"), scores)
-    if NORMALISED:
-        total = tl.sum(weights, 0)
-        if SIGMOID:
-            total += 1e-20
-        weights = weights / total
+        first = tl.min(tl.where(key == tl.max(key, 0), o_e, BE), 0)
+        chosen = tl.where(o_k == i_k, first, chosen)
+        key = tl.where(o_e == first, NOTHING, key)
     m_k = o_k < K
+    # of a score that is no number, too, the place is one of the table
+    own = tl.load(p_logits + i_t * E + chosen, mask=m_k, other=float("-inf"))
+    weights = 1.0 / (1.0 + tl.exp(-own)) if SIGMOID else tl.exp(own - best) / total
+    if NORMALISED:
+        whole = tl.sum(weights, 0)
+        if SIGMOID:
+            whole += 1e-20
+        weights = weights / whole
     tl.store(p_chosen + i_t * K + o_k, chosen.to(tl.int64), mask=m_k)
     tl.store(p_weights + i_t * K + o_k, weights * scaling, mask=m_k)

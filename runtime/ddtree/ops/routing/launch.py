@@ -33,6 +33,6 @@ def run(
         BG=1 << (routing.groups - 1).bit_length(),
         SIGMOID=experts.sigmoid is not None,
         NORMALISED=experts.normalised,
-        num_warps=4,
+        num_warps=1,
     )
     return chosen, weights
