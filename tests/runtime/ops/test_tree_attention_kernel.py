@@ -32,7 +32,9 @@ def planned(scene: Scene, pattern: torch.Tensor | str) -> tuple[AttentionPlan, A
 
 @pytest.mark.parametrize("pattern", ["tree", "causal", "all"])
 @pytest.mark.parametrize(
-    ("starts", "nodes"), [([0], 1), ([70, 0], 3), ([63], 17), ([5, 300], 2)], ids=str
+    ("starts", "nodes"),
+    [([0], 1), ([70, 0], 3), ([63], 17), ([5, 300], 2), ([15, 16, 79], 6), ([143], 5)],
+    ids=str,
 )
 @pytest.mark.parametrize("whole", [False, True], ids=["split", "whole"])
 def test_nodes_attend_as_the_reference_says(

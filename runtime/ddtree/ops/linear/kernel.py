@@ -64,7 +64,7 @@ def gather_parts(
     return total
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "MB"])
 def linear(
     p_x, p_w, p_y, p_r, p_part, p_count, M, N, MB, K: tl.constexpr, BN: tl.constexpr,
     BM: tl.constexpr, BESIDE: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr,

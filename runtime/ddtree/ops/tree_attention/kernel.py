@@ -1,11 +1,11 @@
 """Paged attention whose arithmetic is a function of positions alone.
 
-A key at position p lies in lane p % 64 of tile p // 64. The tiles of a token at position `last`
+A key at position p lies in lane p % 64 of tile p // 64. The keys of a token at position `last`
 are taken in three ways, whatever the number of tokens, rows or programs:
-  chunks  tiles below t0 = max(last - 15, 0) // 64, some tiles a chunk, online softmax inside one
-  tail    tiles t0 .. last // 64, online softmax; holds every position a tree could fill
+  chunks  below edge = max(last - 15, 0) // 16 * 16, some tiles a chunk, online softmax inside one
+  tail    edge .. last, at most 31 keys in one tile; holds every position a tree could fill
   finish  chunks in order, then the tail
-Products are keys x tokens, so that the 64 keys fill the matrix unit whatever the tokens are.
+A row's keys, and so its maximum and its sum, are a matter of few threads, whatever the rows are.
 """
 
 import triton
@@ -49,9 +49,13 @@ def soften(m, w, acc, s, v, seen):
 
 
 @triton.jit
-def absorb(m, w, acc, q, k, v, seen, scale):
-    """One tile into the state: k, v [BT, D], q [D, BR], seen [BT, BR], m, w [BR], acc [D, BR]."""
-    return soften(m, w, acc, tl.dot(k, q, input_precision="ieee") * scale, v, seen)
+def store_part(p_acc, p_ml, row, m_row, part, PARTS, m, w, acc, D: tl.constexpr):
+    """Write state `part` of these rows: acc [D, BR], m, w [BR], as latent attention has them."""
+    o_d = tl.arange(0, D)
+    cell = row * PARTS + part  # [BR] int64
+    tl.store(p_acc + cell[None, :] * D + o_d[:, None], acc, mask=m_row[None, :])
+    tl.store(p_ml + cell * 2, m, mask=m_row)
+    tl.store(p_ml + cell * 2 + 1, w, mask=m_row)
 
 
 @triton.jit
@@ -63,20 +67,56 @@ def load_tile(p_base, slot, m_slot, i_head, HKV: tl.constexpr, D: tl.constexpr):
 
 
 @triton.jit
-def store_part(p_acc, p_ml, row, m_row, part, PARTS, m, w, acc, D: tl.constexpr):
-    """Write state `part` of these rows: acc [D, BR], m, w [BR]."""
+def absorb(m, w, acc, q, k, v, seen, scale):
+    """One tile into the state: q [BR, D], k, v [BT, D], seen [BR, BT], m [BR], acc [BR, D].
+
+    w [BR, 16], all columns alike, is a product with ones: the matrix unit adds in the order of
+    keys, a reduction in that of a layout.
+    """
+    s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    s = tl.where(seen, s, float("-inf"))
+    top = tl.maximum(m, tl.max(s, 1))
+    base = tl.where(top == float("-inf"), 0.0, top)
+    fade = tl.exp2(m - base)[:, None]
+    p = tl.exp2(s - base[:, None]).to(v.dtype)
+    ones = tl.full([v.shape[0], 16], 1.0, v.dtype)
+    w = tl.dot(p, ones, w * fade, input_precision="ieee")
+    acc = tl.dot(p, v, acc * fade, input_precision="ieee")
+    return top, w, acc
+
+
+@triton.jit
+def merge_rows(m, w, acc, m2, w2, acc2):
+    """`merge` of states m [BR], w [BR, 16], acc [BR, D]."""
+    top = tl.maximum(m, m2)
+    base = tl.where(top == float("-inf"), 0.0, top)
+    a = tl.exp2(m - base)[:, None]
+    b = tl.exp2(m2 - base)[:, None]
+    return top, w * a + w2 * b, acc * a + acc2 * b
+
+
+@triton.jit
+def nothing(BR: tl.constexpr, D: tl.constexpr):
+    """The state of no key."""
+    m = tl.full([BR], float("-inf"), tl.float32)
+    return m, tl.zeros([BR, 16], tl.float32), tl.zeros([BR, D], tl.float32)
+
+
+@triton.jit
+def store_rows(p_acc, p_ml, row, m_row, part, PARTS, m, w, acc, D: tl.constexpr):
+    """Write state `part` of these rows."""
     o_d = tl.arange(0, D)
     cell = row * PARTS + part  # [BR] int64
-    tl.store(p_acc + cell[None, :] * D + o_d[:, None], acc, mask=m_row[None, :])
+    tl.store(p_acc + cell[:, None] * D + o_d[None, :], acc, mask=m_row[:, None])
     tl.store(p_ml + cell * 2, m, mask=m_row)
-    tl.store(p_ml + cell * 2 + 1, w, mask=m_row)
+    tl.store(p_ml + cell * 2 + 1, tl.max(w, 1), mask=m_row)
 
 
 @triton.jit
 def chunk_states(
     p_q, p_k, p_v, p_acc, p_ml, p_last, p_table, N, PARTS, i_x, i_head, i_b, scale,
     MB, G: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, BR: tl.constexpr, BT: tl.constexpr,
-    PAGE: tl.constexpr, REACH: tl.constexpr,
+    PAGE: tl.constexpr, REACH: tl.constexpr, GRAIN: tl.constexpr,
     NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """The chunk of this program, or all of them in order (WHOLE), for BR rows of one head."""
@@ -87,96 +127,86 @@ def chunk_states(
     m_r = node < N
     row = (i_b.to(tl.int64) * N + node) * (HKV * G) + i_head * G + o_r % G
     last = tl.load(p_last + i_b * N + node, mask=m_r, other=-1)
-    t0 = tl.maximum(last - REACH, 0) // BT  # [BR]
+    edge = tl.maximum(last - REACH, 0) // GRAIN * GRAIN  # [BR]
+    reach = tl.max(edge, 0)
     if WHOLE:
         begin = 0
-        end = tl.max(t0, 0)
+        end = (reach + BT - 1) // BT
     else:
         begin = first_tile(i_chunk, NEAR, FAR, TURN)
-        end = tl.minimum(first_tile(i_chunk + 1, NEAR, FAR, TURN), tl.max(t0, 0))
+        end = tl.minimum(first_tile(i_chunk + 1, NEAR, FAR, TURN), (reach + BT - 1) // BT)
     if begin < end:
         o_d = tl.arange(0, D)
-        o_t = tl.arange(0, BT)
-        q = tl.load(p_q + row[None, :] * D + o_d[:, None], mask=m_r[None, :], other=0.0)
-        m = tl.full([BR], float("-inf"), tl.float32)
-        w = tl.zeros([BR], tl.float32)
-        acc = tl.zeros([D, BR], tl.float32)
-        whole_m, whole_w, whole_acc = m, w, acc
+        q = tl.load(p_q + row[:, None] * D + o_d[None, :], mask=m_r[:, None], other=0.0)
+        m, w, acc = nothing(BR, D)
+        if WHOLE:
+            whole_m, whole_w, whole_acc = nothing(BR, D)
         for t in range(begin, end):
-            position = t * BT + o_t
-            page = tl.load(p_table + position // PAGE)
+            position = t * BT + tl.arange(0, BT)
+            known = position < reach
+            page = tl.load(p_table + position // PAGE, mask=known, other=0)
             slot = page * PAGE + position % PAGE
-            every = position >= 0
-            k = load_tile(p_k, slot, every, i_head, HKV, D)
-            v = load_tile(p_v, slot, every, i_head, HKV, D)
+            k = load_tile(p_k, slot, known, i_head, HKV, D)
+            v = load_tile(p_v, slot, known, i_head, HKV, D)
             if WHOLE:
                 size = tl.where(t < TURN, NEAR, FAR)
                 if t % size == 0:
-                    whole_m, whole_w, whole_acc = merge(whole_m, whole_w, whole_acc, m, w, acc)
-                    m = tl.full([BR], float("-inf"), tl.float32)
-                    w = tl.zeros([BR], tl.float32)
-                    acc = tl.zeros([D, BR], tl.float32)
-            m, w, acc = absorb(m, w, acc, q, k, v, (t < t0)[None, :] & every[:, None], scale)
+                    whole_m, whole_w, whole_acc = merge_rows(whole_m, whole_w, whole_acc, m, w, acc)
+                    m, w, acc = nothing(BR, D)
+            m, w, acc = absorb(m, w, acc, q, k, v, position[None, :] < edge[:, None], scale)
         if WHOLE:
-            m, w, acc = merge(whole_m, whole_w, whole_acc, m, w, acc)
-        store_part(p_acc, p_ml, row, m_r, 1 + i_chunk, PARTS, m, w, acc, D)
+            m, w, acc = merge_rows(whole_m, whole_w, whole_acc, m, w, acc)
+        store_rows(p_acc, p_ml, row, m_r, 1 + i_chunk, PARTS, m, w, acc, D)
 
 
 @triton.jit
-def tail_state(
+def tail_states(
     p_q, p_k, p_v, p_acc, p_ml, p_start, p_last, p_path, p_table, N, PARTS, i_x, i_head, i_b, scale,
-    G: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, BR: tl.constexpr, BT: tl.constexpr,
-    PAGE: tl.constexpr, REACH: tl.constexpr, TREE: tl.constexpr,
+    G: tl.constexpr, HEADS: tl.constexpr, NODES: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr,
+    PAGE: tl.constexpr, REACH: tl.constexpr, GRAIN: tl.constexpr, TREE: tl.constexpr,
 ):  # fmt: skip
-    """The tail of one node's heads (TREE: its own ancestors' slots), or of BR rows of a span."""
-    o_r = tl.arange(0, BR)
+    """The tails of NODES tokens, side by side in one tile: a row sees the keys of its own token.
+
+    16 rows, HEADS a token; the keys of others weigh 0, which changes no bit of a sum.
+    """
+    TAIL: tl.constexpr = REACH + 1 + GRAIN
+    o_r = tl.arange(0, 16)
+    node = i_x * NODES + o_r // HEADS
+    m_r = (o_r < NODES * HEADS) & (node < N) & (o_r % HEADS < G)
+    row = (i_b.to(tl.int64) * N + node) * (HKV * G) + i_head * G + o_r % HEADS
+    o_t = tl.arange(0, NODES * TAIL)
+    i_n = i_x * NODES + o_t // TAIL
+    last = tl.load(p_last + i_b * N + i_n, mask=i_n < N, other=-1)
+    position = tl.maximum(last - REACH, 0) // GRAIN * GRAIN + o_t % TAIL
+    known = position <= last
+    old = known
     if TREE:
-        node = i_x + o_r * 0
-        m_r = o_r < G
-        head = o_r
-    else:
-        node = (i_x * BR + o_r) // G
-        m_r = node < N
-        head = (i_x * BR + o_r) % G
-    row = (i_b.to(tl.int64) * N + node) * (HKV * G) + i_head * G + head
-    last = tl.load(p_last + i_b * N + node, mask=m_r, other=-1)
-    start = tl.load(p_start + i_b).to(tl.int32)
-    reach = tl.max(last, 0)
-    t0 = tl.where(m_r, tl.maximum(last - REACH, 0) // BT, reach // BT)
+        start = tl.load(p_start + i_b).to(tl.int32)
+        old = known & (position < start)
+    page = tl.load(p_table + position // PAGE, mask=old, other=0)
+    slot = page * PAGE + position % PAGE
+    if TREE:
+        p_own = p_path + (i_b.to(tl.int64) * N + i_n) * (REACH + 1) + (position - start)
+        slot = tl.where(old, slot, tl.load(p_own, mask=known & (position >= start), other=0))
     o_d = tl.arange(0, D)
-    o_t = tl.arange(0, BT)
-    q = tl.load(p_q + row[None, :] * D + o_d[:, None], mask=m_r[None, :], other=0.0)
-    m = tl.full([BR], float("-inf"), tl.float32)
-    w = tl.zeros([BR], tl.float32)
-    acc = tl.zeros([D, BR], tl.float32)
-    for t in range(tl.min(t0, 0), reach // BT + 1):
-        position = t * BT + o_t
-        known = position <= reach
-        if TREE:
-            old = position < start
-            page = tl.load(p_table + position // PAGE, mask=known & old, other=0)
-            p_own = p_path + (i_b.to(tl.int64) * N + i_x) * (REACH + 1) + (position - start)
-            own = tl.load(p_own, mask=known & (position >= start), other=0)
-            slot = tl.where(old, page * PAGE + position % PAGE, own)
-        else:
-            page = tl.load(p_table + position // PAGE, mask=known, other=0)
-            slot = page * PAGE + position % PAGE
-        k = load_tile(p_k, slot, known, i_head, HKV, D)
-        v = load_tile(p_v, slot, known, i_head, HKV, D)
-        seen = (position[:, None] <= last[None, :]) & (t >= t0)[None, :]
-        m, w, acc = absorb(m, w, acc, q, k, v, seen, scale)
-    store_part(p_acc, p_ml, row, m_r, 0, PARTS, m, w, acc, D)
+    q = tl.load(p_q + row[:, None] * D + o_d[None, :], mask=m_r[:, None], other=0.0)
+    k = load_tile(p_k, slot, known, i_head, HKV, D)
+    v = load_tile(p_v, slot, known, i_head, HKV, D)
+    seen = known[None, :] & ((o_r // HEADS)[:, None] == (o_t // TAIL)[None, :])
+    m, w, acc = nothing(16, D)
+    m, w, acc = absorb(m, w, acc, q, k, v, seen, scale)
+    store_rows(p_acc, p_ml, row, m_r, 0, PARTS, m, w, acc, D)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "PARTS", "MB", "CHUNKS"])
 def attend(
     p_q, p_k, p_v, p_acc, p_ml, p_start, p_last, p_path, p_table, s_table, N, PARTS, MB, CHUNKS,
-    scale, G: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, BR: tl.constexpr,
-    TAIL_BR: tl.constexpr, BT: tl.constexpr, PAGE: tl.constexpr, REACH: tl.constexpr,
-    NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr,
+    scale, G: tl.constexpr, HEADS: tl.constexpr, NODES: tl.constexpr, HKV: tl.constexpr,
+    D: tl.constexpr, BR: tl.constexpr, BT: tl.constexpr, PAGE: tl.constexpr, REACH: tl.constexpr,
+    GRAIN: tl.constexpr, NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr,
     WHOLE: tl.constexpr, TREE: tl.constexpr,
 ):  # fmt: skip
-    """States of all rows. Grid (MB * CHUNKS + tails, HKV, B); tails are N (TREE) or MB."""
+    """States of all rows. Grid (MB * CHUNKS + N / NODES, HKV, B)."""
     i_x = tl.program_id(0)
     i_head = tl.program_id(1)
     i_b = tl.program_id(2)
@@ -184,22 +214,26 @@ def attend(
     if i_x < MB * CHUNKS:
         chunk_states(
             p_q, p_k, p_v, p_acc, p_ml, p_last, p_row, N, PARTS, i_x, i_head, i_b, scale,
-            MB, G, HKV, D, BR, BT, PAGE, REACH, NEAR, FAR, TURN, WHOLE,
+            MB, G, HKV, D, BR, BT, PAGE, REACH, GRAIN, NEAR, FAR, TURN, WHOLE,
         )  # fmt: skip
     else:
-        tail_state(
+        tail_states(
             p_q, p_k, p_v, p_acc, p_ml, p_start, p_last, p_path, p_row, N, PARTS,
-            i_x - MB * CHUNKS, i_head, i_b, scale, G, HKV, D, TAIL_BR, BT, PAGE, REACH, TREE,
+            i_x - MB * CHUNKS, i_head, i_b, scale, G, HEADS, NODES, HKV, D, PAGE, REACH, GRAIN,
+            TREE,
         )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["PARTS"])
 def finish(
     p_acc, p_ml, p_last, p_out, PARTS, HQ: tl.constexpr, D: tl.constexpr, BT: tl.constexpr,
     REACH: tl.constexpr, NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr,
     WHOLE: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """Merge the states of one row in the order of positions. Grid (B * N * HQ,)."""
+    """Merge the states of one row in the order of positions. Grid (B * N * HQ,).
+
+    A row has chunks of the tiles that end by last - REACH; REACH may be negative.
+    """
     row = tl.program_id(0).to(tl.int64)
     o_d = tl.arange(0, D)
     last = tl.load(p_last + row // HQ)

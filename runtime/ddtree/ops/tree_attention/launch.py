@@ -13,7 +13,10 @@ from ddtree.ops.bitmask import words_for
 from ddtree.ops.tree_attention import kernel
 
 REACH = 15  # deepest node: a tree fills positions start .. start + REACH
-TAIL_ROWS = 16  # heads of one node, padded to the smallest token side of a product
+GRAIN = 16  # keys; a tail begins at a multiple of it
+TAIL_ROWS = 16  # heads of some tokens: the fewest rows of a product
+TAIL_NODES = 4  # tokens whose tails share a program
+UNROLL = 8  # states whose loads are in flight at once
 SCRATCH = 1 << 19  # states that SPLIT may store; 256 MiB at D = 128
 PATTERNS = {"tree": 0, "causal": 1, "all": 2}
 
@@ -40,7 +43,7 @@ class Cuts:
 
     def most_chunks(self, paged: Paged) -> int:
         """Chunks of the longest sequence that the page table can hold."""
-        tiles = paged.page_table.shape[1] * paged.page_size // self.tile
+        tiles = -(-paged.page_table.shape[1] * paged.page_size // self.tile)
         near, far = min(tiles, self.turn), max(tiles - self.turn, 0)
         return -(-near // self.near) + -(-far // self.far)
 
@@ -53,7 +56,7 @@ class Cuts:
         return {**names, "REACH": REACH, "enable_fp_fusion": False}
 
 
-CUTS = Cuts(tile=64, near=4, far=16, turn=64)
+CUTS = Cuts(tile=64, near=2, far=16, turn=64)
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Blocks:
     rows: int  # tokens x heads of one key-value head that share a loaded tile
     whole: bool  # one program walks all chunks of its rows, instead of one program a chunk
     warps: int = 4
-    stages: int = 3
+    stages: int = 3  # 1 and two for each tile that is on its way: its slots are loaded first
 
 
 def plan(
@@ -112,12 +115,14 @@ def attend(
     chunks = min(most, 1) if cut.whole else most
     parts = 1 + chunks
     tree = paged.path is not None
+    padded = 1 << (group - 1).bit_length()
+    nodes = 1 if new == 1 else min(TAIL_NODES, TAIL_ROWS // padded)
     held = batch * new * heads * parts
     acc = torch.empty(held * dim, dtype=torch.float32, device=q.device)
     weights = torch.empty(held * 2, dtype=torch.float32, device=q.device)
     across = -(-new * group // cut.rows)
     fixed = CUTS.fixed | {"D": dim, "WHOLE": cut.whole}
-    kernel.attend[(across * chunks + (new if tree else across), kv_heads, batch)](
+    kernel.attend[(across * chunks + -(-new // nodes), kv_heads, batch)](
         q,
         *kv,
         acc,
@@ -133,29 +138,36 @@ def attend(
         chunks,
         math.log2(math.e) / math.sqrt(dim),
         G=group,
+        HEADS=padded,
+        NODES=nodes,
         HKV=kv_heads,
         BR=cut.rows,
-        TAIL_BR=TAIL_ROWS if tree else cut.rows,
         PAGE=paged.page_size,
+        GRAIN=GRAIN,
         TREE=tree,
         num_warps=cut.warps,
         num_stages=cut.stages,
         **fixed,
     )
-    states, unroll = (acc, weights, paged.last), 8 if chunks > 1 else 1
+    states, unroll = (acc, weights, paged.last), UNROLL if chunks > 1 else 1
+    fixed["REACH"] = REACH + GRAIN - CUTS.tile  # a tile that holds one grain of a chunk is one
     finish = kernel.finish[(batch * new * heads,)]
     finish(*states, out, parts, HQ=heads, UNROLL=unroll, num_warps=1, **fixed)
 
 
 def choose(q: torch.Tensor, kv_heads: int, chunks: int) -> Blocks:
-    """Blocks for these shapes: enough programs to fill the device, few states to store."""
+    """Blocks for these shapes: enough programs to fill the device, few states to store.
+
+    64 rows are another matrix instruction than 16 or 32, and only Hopper rounds both alike.
+    """
     batch, new, heads, dim = q.shape
     rows = new * heads // kv_heads
-    block = 16 if rows <= 16 else 32 if rows <= 32 else 64
+    block = 16 if rows <= 16 else 32 if rows <= 32 or not limits(q.device).one_rounding else 64
     programs = batch * kv_heads * -(-rows // block)
     stored = batch * new * heads * (chunks + 1)
     device = limits(q.device)
     whole = chunks <= 1 or programs >= 2 * device.multiprocessors or stored > SCRATCH
     stage = 2 * CUTS.tile * dim * q.element_size()
     room = device.shared - block * dim * 4 - 8192
-    return Blocks(block, whole, stages=max(1, min(3, room // stage)))
+    ahead = max(1, min(1 if block > 32 else 2, room // stage))
+    return Blocks(block, whole, stages=1 + 2 * ahead)
