@@ -34,9 +34,8 @@ def attention(
     return out
 
 
-@pytest.mark.parametrize("heads", [1, 8, 64])
-@pytest.mark.parametrize("nodes", [1, 9, 17, 65])
-def test_trees_agree_with_the_reference(heads: int, nodes: int) -> None:
+@pytest.mark.parametrize(("nodes", "heads"), [(9, 1), (1, 8), (17, 8), (65, 8), (17, 64)], ids=str)
+def test_trees_agree_with_the_reference(nodes: int, heads: int) -> None:
     scene = scene_of([0, 1, 63, 300], nodes, heads)
     wide = Scene(
         scene.start, scene.page_table, scene.cache.float(), scene.parents,
@@ -65,7 +64,7 @@ def test_no_cut_of_the_work_changes_a_bit() -> None:
     for pattern in (scene.words, "causal"):
         expected = attention(scene, pattern, launch.Blocks(16, whole=False))
         for rows in (16, 32, 64):
-            for whole in (False, True) if rows < 64 else (False,):
+            for whole in (False, True) if rows == 16 else (False,):
                 for stages in (1, 4, 9):
                     blocks = launch.Blocks(rows, whole, stages)
                     assert torch.equal(attention(scene, pattern, blocks), expected), blocks

@@ -136,7 +136,7 @@ def chunk_states(
 
 @triton.jit
 def near_state(
-    p_q, p_latents, p_acc, p_ml, p_last, p_table, N, PARTS, i_x, i_b, scale, MB,
+    p_q, p_latents, p_acc, p_ml, p_last, p_table, room, N, PARTS, i_x, i_b, scale, MB,
     H: tl.constexpr, R: tl.constexpr, ROPE: tl.constexpr, BR: tl.constexpr, BT: tl.constexpr,
     BK: tl.constexpr, PAGE: tl.constexpr, REACH: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -145,17 +145,17 @@ def near_state(
     i_chunk = i_x // MB
     m_r = o_r < N * H
     row = i_b.to(tl.int64) * N * H + o_r
+    position = i_chunk * BT + tl.arange(0, BT)
+    # any page that the table has room for: this load need not wait for the one of `last`
+    slot = slots_of(p_table, position, position < room, PAGE)
     last = tl.load(p_last + i_b * N + o_r // H, mask=m_r, other=-1)
     border = border_of(last, REACH, BT)  # [BR]
     most = tl.max(border, 0)
     if i_chunk * BT < most:
-        position = i_chunk * BT + tl.arange(0, BT)
-        known = position < most
-        slot = slots_of(p_table, position, known, PAGE)
         seen = position[:, None] < border[None, :]
         tile_state(
-            p_q, p_latents, p_acc, p_ml, row, m_r, 1 + i_chunk, PARTS, slot, known, seen, scale,
-            R, ROPE, BT, BR, BK, STAGES,
+            p_q, p_latents, p_acc, p_ml, row, m_r, 1 + i_chunk, PARTS, slot, position < most, seen,
+            scale, R, ROPE, BT, BR, BK, STAGES,
         )  # fmt: skip
 
 
@@ -209,13 +209,16 @@ def tail_state(
 
 @triton.jit
 def attend(
-    p_q, p_latents, p_acc, p_ml, p_start, p_last, p_path, p_table, s_table, N, PARTS, MB, CHUNKS,
-    scale, H: tl.constexpr, R: tl.constexpr, ROPE: tl.constexpr, BR: tl.constexpr,
+    p_q, p_latents, p_acc, p_ml, p_start, p_last, p_path, p_table, s_table, room, N, PARTS, MB,
+    CHUNKS, scale, H: tl.constexpr, R: tl.constexpr, ROPE: tl.constexpr, BR: tl.constexpr,
     TAIL_BR: tl.constexpr, BT: tl.constexpr, BK: tl.constexpr, PAGE: tl.constexpr,
     REACH: tl.constexpr, NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr,
     WHOLE: tl.constexpr, LONG: tl.constexpr, STAGES: tl.constexpr, TREE: tl.constexpr,
 ):  # fmt: skip
-    """States of all rows; LONG: there may be tiles from TURN on. Grid (MB * CHUNKS + tails, B)."""
+    """States of all rows; `room` is of positions, LONG: some may lie in tiles from TURN on.
+
+    Grid (MB * CHUNKS + tails, B).
+    """
     i_x = tl.program_id(0)
     i_b = tl.program_id(1)
     p_row = p_table + i_b.to(tl.int64) * s_table
@@ -228,7 +231,7 @@ def attend(
         )  # fmt: skip
     elif ALONE and (not LONG or i_x < MB * TURN):
         near_state(
-            p_q, p_latents, p_acc, p_ml, p_last, p_row, N, PARTS, i_x, i_b, scale, MB,
+            p_q, p_latents, p_acc, p_ml, p_last, p_row, room, N, PARTS, i_x, i_b, scale, MB,
             H, R, ROPE, BR, BT, BK, PAGE, REACH, STAGES,
         )  # fmt: skip
     else:

@@ -64,6 +64,7 @@ def attend(
         paged.last if paged.path is None else paged.path,
         paged.page_table,
         paged.page_table.stride(0),
+        paged.page_table.shape[1] * paged.page_size,
         new,
         parts,
         across,

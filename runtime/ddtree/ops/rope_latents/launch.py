@@ -47,7 +47,7 @@ def queries(x: torch.Tensor, weight: torch.Tensor, angles: Pair, out: torch.Tens
     """x [M, H, K + D] by weight [H, O, K] and rotated into out [M, H, O + D], contiguous."""
     m, heads, _ = x.shape
     outputs, k = weight.shape[1:]
-    tile = choose(m)
+    tile = choose(m, weight)
     grid = (1 + -(-outputs // tile.outputs), -(-m // tile.tokens), heads)
     kernel.queries[grid](
         x,
