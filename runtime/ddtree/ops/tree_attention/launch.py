@@ -162,7 +162,8 @@ def choose(q: torch.Tensor, kv_heads: int, chunks: int) -> Blocks:
     """
     batch, new, heads, dim = q.shape
     rows = new * heads // kv_heads
-    block = 16 if rows <= 16 else 32 if rows <= 32 or not limits(q.device).one_rounding else 64
+    few = rows <= 32 or not limits(q.device).one_rounding or q.dtype == torch.float32
+    block = 16 if rows <= 16 else 32 if few else 64
     programs = batch * kv_heads * -(-rows // block)
     stored = batch * new * heads * (chunks + 1)
     device = limits(q.device)
