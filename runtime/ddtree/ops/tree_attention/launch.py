@@ -69,6 +69,19 @@ class Blocks:
     stages: int = 3  # 1 and two for each tile that is on its way: its slots are loaded first
 
 
+@dataclass(frozen=True)
+class Tail:
+    """How many tokens' tails share a program, and the rows that each has in it."""
+
+    nodes: int
+    heads: int  # of a key-value head, up to a power of two
+
+    @classmethod
+    def of(cls, new: int, group: int) -> Tail:
+        heads = 1 << (group - 1).bit_length()
+        return cls(1 if new == 1 else min(TAIL_NODES, TAIL_ROWS // heads), heads)
+
+
 def plan(
     start: torch.Tensor, page_table: torch.Tensor, new: int, pattern: str | torch.Tensor, page: int
 ) -> tuple[torch.Tensor, Paged]:
@@ -109,20 +122,18 @@ def attend(
     """Attention of q [B, N, Hq, D] into `out`, in two launches."""
     batch, new, heads, dim = q.shape
     kv_heads = kv[0].shape[1]
-    group = heads // kv_heads
-    most = CUTS.most_chunks(paged)
+    group, most = heads // kv_heads, CUTS.most_chunks(paged)
     cut = blocks or choose(q, kv_heads, most)
     chunks = min(most, 1) if cut.whole else most
     parts = 1 + chunks
-    tree = paged.path is not None
-    padded = 1 << (group - 1).bit_length()
-    nodes = 1 if new == 1 else min(TAIL_NODES, TAIL_ROWS // padded)
-    held = batch * new * heads * parts
-    acc = torch.empty(held * dim, dtype=torch.float32, device=q.device)
-    weights = torch.empty(held * 2, dtype=torch.float32, device=q.device)
+    tail = Tail.of(new, group)
+    acc, weights = (
+        torch.empty(q.numel() // dim * parts * size, dtype=torch.float32, device=q.device)
+        for size in (dim, 2)
+    )
     across = -(-new * group // cut.rows)
     fixed = CUTS.fixed | {"D": dim, "WHOLE": cut.whole}
-    kernel.attend[(across * chunks + -(-new // nodes), kv_heads, batch)](
+    kernel.attend[(across * chunks + -(-new // tail.nodes), kv_heads, batch)](
         q,
         *kv,
         acc,
@@ -138,21 +149,32 @@ def attend(
         chunks,
         math.log2(math.e) / math.sqrt(dim),
         G=group,
-        HEADS=padded,
-        NODES=nodes,
+        HEADS=tail.heads,
+        NODES=tail.nodes,
         HKV=kv_heads,
         BR=cut.rows,
         PAGE=paged.page_size,
         GRAIN=GRAIN,
-        TREE=tree,
+        TREE=paged.path is not None,
         num_warps=cut.warps,
         num_stages=cut.stages,
         **fixed,
     )
-    states, unroll = (acc, weights, paged.last), UNROLL if chunks > 1 else 1
-    fixed["REACH"] = REACH + GRAIN - CUTS.tile  # a tile that holds one grain of a chunk is one
-    finish = kernel.finish[(batch * new * heads,)]
-    finish(*states, out, parts, HQ=heads, UNROLL=unroll, num_warps=1, **fixed)
+    merge((acc, weights), paged, out, parts, fixed | {"UNROLL": UNROLL if chunks > 1 else 1})
+
+
+def merge(
+    states: tuple[torch.Tensor, torch.Tensor],
+    paged: Paged,
+    out: torch.Tensor,
+    parts: int,
+    fixed: dict[str, int | bool],
+) -> None:
+    """The states of each row into `out`. A tile of which one grain is a chunk's counts as one."""
+    *_, heads, dim = out.shape
+    fixed = fixed | {"REACH": REACH + GRAIN - CUTS.tile}
+    finish = kernel.finish[(out.numel() // dim,)]
+    finish(*states, paged.last, out, parts, HQ=heads, num_warps=1, **fixed)
 
 
 def choose(q: torch.Tensor, kv_heads: int, chunks: int) -> Blocks:
