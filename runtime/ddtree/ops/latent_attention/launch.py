@@ -105,7 +105,8 @@ def choose(q: torch.Tensor, chunks: int) -> Blocks:
     whole = chunks <= 1 or many or rows * (chunks + 1) > SCRATCH
     if whole or chunks > CUTS.turn // CUTS.near:  # a row's sums are in registers, two if whole
         block = 32 if not whole and block > 16 and device.shared > 128 << 10 else 16
-    return Blocks(block, whole, stages=6 if block < 64 else 4, warps=8 if whole else 4)
+    fit = (device.shared - SLACK) // ((CUTS.tile + block) * STEP * q.element_size())
+    return Blocks(block, whole, min(6 if block < 64 else 4, fit), warps=8 if whole else 4)
 
 
 def held_stages(block: int, q: torch.Tensor) -> int:
