@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -82,10 +83,21 @@ def attend(
         num_stages=held_stages(cut.rows, q),
         **fixed,
     )
+    _finish((acc, weights), paged, out, parts, fixed)
+
+
+def _finish(
+    states: tuple[torch.Tensor, torch.Tensor],
+    paged: Paged,
+    out: torch.Tensor,
+    parts: int,
+    fixed: dict[str, Any],
+) -> None:
+    """Merge each row's states in order."""
+    rank = out.shape[-1]
     piece = min(PIECE, rank)
-    kernel.finish[(rank // piece, rows)](
-        acc,
-        weights,
+    kernel.finish[(rank // piece, out.numel() // rank)](
+        *states,
         paged.last,
         out,
         parts,
