@@ -17,7 +17,7 @@ BM, BN, BK = 16, 64, 64
 PACKED_BM, MANY_BM = 8, 16
 MANY = 8  # pairs an expert
 LONE = 4  # tokens whose pairs are a tile each: hardly any two of them share an expert
-BP = 32  # pairs that a program of `arrange` places
+BP = 8  # pairs that a program of `arrange` places: 2.8 us with 72 of them, 3.3 with 32
 COUNTED = 256  # pairs that it counts at once
 WIDE = 256  # outputs that a program of `combine` sums
 
@@ -52,14 +52,16 @@ class Cuts:
     walked: Walked
 
 
-# H200, a rank of 8 of Kimi-K2.6: walking four times 32 rows, `down` took 6.7, 26.5 and 64 us with
-# 1, 9 and 33 tokens, and 7.6, 39 and 107 without. What `gated` has here was not measured.
+# H200, a rank of 8 of Kimi-K2.6, uniform draws, us with 1, 9 and 33 tokens. `gated`: 12.6, 48 and
+# 119 (69 and 81 % of a copy's pace at 9 and 33); one segment 22, 46 and 117, four 11, 65 and 175,
+# and with tiles on the grid's first axis 13, 52 and 127. `down`: 6.7, 26 and 64 walked, else 7.9,
+# 42 and 117.
 CUTS = Cuts(
-    gated=Segmented(rows=32, segments=4, stages=3),
-    many=Segmented(rows=32, segments=4, stages=2),
+    gated=Segmented(rows=32, segments=2, stages=3, axis=1),
+    many=Segmented(rows=32, segments=2, stages=3, axis=1),
     plain=Segmented(rows=32, segments=1, stages=4),
     plain_many=Segmented(rows=32, segments=1, stages=3),
-    walked=Walked(rows=32, walk=4, warps=2, stages=3),
+    walked=Walked(rows=32, walk=4, warps=2, stages=3, axis=1),
 )
 
 
