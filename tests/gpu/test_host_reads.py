@@ -65,7 +65,7 @@ def test_an_eager_step_never_makes_the_host_wait(
 
 
 def test_a_replayed_step_is_one_launch_and_one_wait(models: Models) -> None:
-    trace = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+    trace = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True)
     steps = 0
 
     def on_step() -> None:
