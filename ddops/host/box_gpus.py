@@ -80,12 +80,11 @@ class Nvml:
         if power is None:
             power = self._ask(lambda: nv.nvmlDeviceGetPowerUsage(handle))
         use = self._ask(lambda: nv.nvmlDeviceGetUtilizationRates(handle))
-        memory = self._ask(lambda: nv.nvmlDeviceGetMemoryInfo(handle))
         return [
             None if power is None else power / 1000,
             use and use.gpu,
             use and use.memory,
-            memory and round(memory.used / 2**20),
+            self._memory(handle),
             self._ask(lambda: nv.nvmlDeviceGetClockInfo(handle, nv.NVML_CLOCK_SM)),
             self._ask(lambda: nv.nvmlDeviceGetClockInfo(handle, nv.NVML_CLOCK_MEM)),
             self._throttles(handle),
@@ -102,6 +101,13 @@ class Nvml:
             power.value.uiVal if power is not None and not power.nvmlReturn else None,
             energy.value.ullVal if energy is not None and not energy.nvmlReturn else None,
         )
+
+    def _memory(self, handle: object) -> int | None:
+        """The older question, the only one before 510, adds what the driver keeps to itself."""
+        nv = self.nv
+        held = self._ask(lambda: nv.nvmlDeviceGetMemoryInfo(handle, nv.nvmlMemory_v2))
+        held = held or self._ask(lambda: nv.nvmlDeviceGetMemoryInfo(handle))
+        return held and round(held.used / 2**20)
 
     def _throttles(self, handle: object) -> int | None:
         """Drivers before 535, and bindings for them, have the older name alone."""

@@ -1,5 +1,5 @@
-/* Two GPUs of a driver. GPU 1 tells its throttle reasons by the older name alone; it is lost while
-   the file that FAKE_LOST names exists. */
+/* Two GPUs of a driver. GPU 1 tells its throttle reasons by the older name alone, and its memory; it
+   is lost while the file that FAKE_LOST names exists. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -8,6 +8,7 @@
 typedef struct { int index; } device;
 typedef struct { unsigned gpu, memory; } utilization;
 typedef struct { unsigned long long total, free, used; } memory;
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory_v2;
 typedef union { double d; unsigned ui; unsigned long ul; unsigned long long ull; long long ll; } number;
 typedef struct {
     unsigned fieldId, scopeId;
@@ -50,9 +51,16 @@ int nvmlDeviceGetUtilizationRates(device *d, utilization *u) {
 }
 int nvmlDeviceGetMemoryInfo(device *d, memory *m) {
     m->total = 143771ull << 20;
-    m->used = (d->index ? 4ull : 120000ull) << 20;
+    m->used = (d->index ? 618ull : 120616ull) << 20;
     m->free = m->total - m->used;
     return answer(d);
+}
+int nvmlDeviceGetMemoryInfo_v2(device *d, memory_v2 *m) {
+    m->total = 143771ull << 20;
+    m->reserved = 616ull << 20;
+    m->used = 120000ull << 20;
+    m->free = m->total - m->reserved - m->used;
+    return d->index ? NOT_SUPPORTED : SUCCESS;
 }
 int nvmlDeviceGetClockInfo(device *d, int kind, unsigned *mhz) {
     *mhz = kind == 2 ? 3201 : 1980;
