@@ -22,7 +22,10 @@ _SAFE: Final = r"[^\s\"'\\<>]"  # never eats the quote that ends a JSON string
 
 @dataclass(frozen=True)
 class Pattern:
-    """What gives itself away by its shape; without one of `hints` in a text it is not there."""
+    """What gives itself away by its shape; without one of `hints` in a text it is not there.
+
+    A group of the shape, if it has one, is the label before it, and stays.
+    """
 
     kind: str
     hints: tuple[str, ...]  # in lower case
@@ -60,6 +63,11 @@ PATTERNS: Final = (
         # `tiktoken==0.13.0` is a package of a lock
         r"(?i)(?:(?<=api_key=)|(?<=token=)|(?<=password=))(?![<=])[^\s\"'\\<>]{6,}",
     ),
+    # Which piece it is: whoever rents that GPU next sees the same.
+    Pattern(
+        "GPU", ("serial number", "gpu pdi"), r"(Serial Number +: |GPU PDI +: )(?:0x)?[\da-f]{6,}"
+    ),
+    Pattern("GPU", ("gpu-", "mig-"), r"\b(GPU-|MIG-)[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b"),
     Pattern("home", ("/home/", "/users/"), r"(?<![\w.])/(?:home|Users)/(?!USER\b)[\w.@-]+"),
     # Four numbers alone may be a version: it takes a scheme, a user, a port or a mask beside them.
     Pattern("address", ("//", "@"), rf"(?:(?<=//)|(?<=\w@)){_IPV4}(?![\w.])"),
@@ -103,7 +111,8 @@ def redact(text: str, known: Known) -> Redacted:
     for rule in _rules(known):
         if rule.may_apply(text, lower):
             instead = _INSTEAD.get(rule.kind, f"<redacted: {rule.kind}>")
-            text, count = rule.shape.subn(instead, text)
+            label = r"\1" if rule.shape.groups else ""
+            text, count = rule.shape.subn(label + instead, text)
             counts[rule.kind] += count
     return Redacted(text, {kind: count for kind, count in counts.items() if count})
 

@@ -42,6 +42,10 @@ KNOWN = Known(
         ("root@10.0.0.7 said", "10.0.0.7"),
         ("connect to 10.0.0.7:8421: refused", "10.0.0.7"),
         ("route 192.168.4.0/24", "192.168.4.0"),
+        ("    Serial Number                    : 1650000000001\n", "1650000000001"),
+        ("    GPU PDI                          : 0xf83350081be594e3", "be594e3"),
+        ("    GPU UUID : GPU-00000000-0000-4000-8000-000000000001\n", "000000000001"),
+        ("CUDA_VISIBLE_DEVICES=MIG-0a1b2c3d-0000-4000-8000-000000000001", "0a1b2c3d"),
     ],
 )
 def test_what_is_private_goes(text: str, gone: str) -> None:
