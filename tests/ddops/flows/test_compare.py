@@ -16,7 +16,8 @@ from tests.ddops import records
 from tests.ddops.flows.bench_machine import QUICK, BenchMachine
 
 ARCHIVED = [
-    next((ROOT / "repro" / name).glob("*.zst")) for name in ("local-smollm2", "h200-smollm2")
+    ROOT / "repro" / f"{name}.tar.zst"
+    for name in ("local-smollm2/local-35efde8c", "h200-smollm2/h200-1b84d694")
 ]
 
 
