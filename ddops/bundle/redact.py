@@ -70,7 +70,9 @@ PATTERNS: Final = (
     Pattern("GPU", ("gpu-", "mig-"), r"\b(GPU-|MIG-)[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b"),
     Pattern("home", ("/home/", "/users/"), r"(?<![\w.])/(?:home|Users)/(?!USER\b)[\w.@-]+"),
     # Four numbers alone may be a version: it takes a scheme, a user, a port or a mask beside them.
-    Pattern("address", ("//", "@"), rf"(?:(?<=//)|(?<=\w@)){_IPV4}(?![\w.])"),
+    # `pkg:pypi/nvidia-cublas@13.1.0.3` is a package of a bill of materials.
+    Pattern("address", ("@",), rf"(?<![\w.-])(?<!pkg:pypi/)([\w.-]+@){_IPV4}(?![\w.])"),
+    Pattern("address", ("//",), rf"(?<=//){_IPV4}(?![\w.])"),
     Pattern("address", (":", "/"), rf"(?<![\w.]){_IPV4}(?=:\d{{2,5}}\b|/\d{{1,2}}\b)"),
 )
 
