@@ -89,9 +89,11 @@ def _draw(seen: Surveyed) -> RenderableType:
 
 
 def _gpu(gpu: Gpu, state: GpuState) -> str:
+    held = f" ({state.used_mib} in use)" if state.used_mib else ""
     power = f", {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else ""
+    what = f"{gpu.name}, {gpu.memory_mib} MiB{held}{power}"
     switches = f"ECC {_switch(state.ecc)}, MIG {_switch(state.mig)}"
-    return f"{gpu.index}: {gpu.name}, {gpu.memory_mib} MiB{power}, {switches}, driver {gpu.driver}"
+    return f"{gpu.index}: {what}, {switches}, driver {gpu.driver}"
 
 
 def _switch(state: bool | None) -> str:

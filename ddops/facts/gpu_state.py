@@ -16,6 +16,8 @@ COMMAND = Run(argv=("nvidia-smi", "-q"), why="look how the GPUs are doing", time
 
 _NOT_TOLD = ("", "none", "n/a", "[n/a]", "not supported", "unknown error")
 _GPU = re.compile(r"^GPU ([0-9A-Fa-f]+:[0-9A-Fa-f:.]+)$", re.M)
+_FAILED = ("Remapped Rows/Remapping Failure Occurred", "ECC Errors/Unrepairable Memory")
+_PENDING = ("Remapped Rows/Pending", "ECC Errors/Channel Repair Pending")
 _LINE = re.compile(r"^( *)(.+?)(?:\s+: ?(.*))?$")
 
 
@@ -59,6 +61,7 @@ def _state(bus: str, told: Mapping[str, str]) -> GpuState:
         recovery=_recovery(told),
         mig=_on(told.get("MIG Mode/Current")),
         fabric=_fabric(told),
+        used_mib=_mib(told.get("FB Memory Usage/Used")),
     )
 
 
@@ -67,12 +70,17 @@ def _on(said: str | None) -> bool | None:
 
 
 def _remapping(told: Mapping[str, str]) -> Remapping | None:
-    failed, pending = (
-        told.get(f"Remapped Rows/{name}") for name in ("Remapping Failure Occurred", "Pending")
-    )
-    if failed is None and pending is None:
+    """Drivers since 570 also tell of channels to be repaired, and of memory that cannot be."""
+    failed = [told.get(path) for path in _FAILED]
+    pending = [told.get(path) for path in _PENDING]
+    if not any([*failed, *pending]):
         return None
-    return "failed" if failed == "Yes" else "pending" if pending == "Yes" else "none"
+    return "failed" if "Yes" in failed else "pending" if "Yes" in pending else "none"
+
+
+def _mib(said: str | None) -> int | None:
+    match = re.fullmatch(r"(\d+) MiB", said or "")
+    return int(match[1]) if match else None
 
 
 def _recovery(told: Mapping[str, str]) -> str | None:

@@ -33,6 +33,7 @@ class GpuState(Word):
     recovery: str | None  # what the driver asks for to heal it: reset, reboot; None: nothing
     mig: bool | None  # split into instances
     fabric: Fabric | None  # None: it belongs to no fabric
+    used_mib: int | None = None  # that programs hold, whoever they are
 
 
 class Topology(Word):

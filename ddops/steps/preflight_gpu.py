@@ -10,6 +10,7 @@ from ddops.spec.hardware import GpuState
 from ddops.spec.observed import Glimpse, Observed
 from ddops.spec.verdict import Verdict, fail, ok, warn
 
+_IDLE_MIB = 1024  # a driver's own context, a display
 _BAD = ("ok", "warn", "fail")  # each worse than the one before
 
 
@@ -58,9 +59,24 @@ def together(seen: Glimpse) -> Verdict:
     if hardware.on_bus > count:
         fix = "nothing, if this container was given only these; else reboot"
         return warn("GPUs", f"{said}, but {hardware.on_bus} are on the PCI bus", fix)
+    if held := _held(seen):
+        fix = "`nvidia-smi` names what holds it; end that, or its time and power are in the numbers"
+        return warn("GPUs", f"{said}, in use already: {held}", fix)
     joined = {"alone": "", "mixed": ", joined partly by NVLink"}
     link = hardware.topology.joined
     return ok("GPUs", said + joined.get(link, f", joined by {link}"))
+
+
+def _held(seen: Glimpse) -> str:
+    """What somebody else's programs hold; not known while the service itself runs."""
+    if seen.service is not None and seen.service.state in ("starting", "running"):
+        return ""
+    pairs = zip(seen.gpus, seen.hardware.states, strict=False)
+    return ", ".join(
+        f"GPU {gpu.index} holds {state.used_mib} of {gpu.memory_mib} MiB"
+        for gpu, state in pairs
+        if (state.used_mib or 0) > _IDLE_MIB
+    )
 
 
 def memory(states: Sequence[GpuState]) -> Verdict:

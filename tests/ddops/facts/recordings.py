@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ddops.facts import cuda, fabric, gpu, gpu_state, pci, topology
+from ddops.facts import cuda, fabric, gpu, gpu_memory, gpu_state, pci, topology
 from ddops.host.scripted import Scripted
 
 _RECORDED = Path(__file__).with_name("recorded")
@@ -24,7 +24,8 @@ def box(machine: str, *, on_bus: int = 8, nodes: int = 8) -> Scripted:
             gpu_state.COMMAND.line: recorded(machine, "report.txt"),
             topology.COMMAND.line: recorded(machine, "topology.txt"),
             fabric.COMMAND.line: recorded(machine, "fabric.txt"),
-            cuda.COMMAND.line: _COMPILER,
-            pci.COMMAND.line: "bus\n" * on_bus + "node\n" * nodes,
+            cuda.COMMAND.line: recorded(machine, "compilers.txt") or _COMPILER,
+            pci.COMMAND.line: recorded(machine, "pci.txt") or "bus\n" * on_bus + "node\n" * nodes,
+            gpu_memory.COMMAND.line: recorded(machine, "memory.txt"),
         }
     )

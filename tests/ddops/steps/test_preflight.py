@@ -238,3 +238,13 @@ def test_the_worst_memory_of_all_gpus_is_told() -> None:
     off = mended.model_copy(update={"remapping": "none", "ecc": False})
     assert "ECC is off" in preflight_gpu.memory([off, mended]).said
     assert preflight_gpu.memory([]).state == "ok"
+
+
+def test_a_gpu_that_somebody_else_fills_warns_until_the_service_itself_may_be_it() -> None:
+    stopped = {**SEEN["service"], "state": "stopped", "pid": None}
+    verdict = judged(glimpse("h200-x2", service=stopped))["GPUs"]
+    assert verdict.state == "warn"
+    assert verdict.said == "2 x NVIDIA H200, in use already: GPU 0 holds 84525 of 143771 MiB"
+    assert SEEN["service"]["state"] == "running"
+    own = judged(glimpse("h200-x2"))["GPUs"]
+    assert (own.state, own.said) == ("ok", "2 x NVIDIA H200, joined by nvlink")
