@@ -130,7 +130,7 @@ def test_a_broken_model_tells_every_client(monkeypatch: pytest.MonkeyPatch) -> N
     def broken(self: TinyTarget, hidden: torch.Tensor) -> torch.Tensor:
         raise RuntimeError("the device fell off the bus")
 
-    monkeypatch.setattr(TinyTarget, "logits", broken)
+    monkeypatch.setattr(TinyTarget, "raw_logits", broken)
     engine = tiny_engine(config())
     answer = Answer()
     engine.submit(Request("0", PROMPTS[0], 5), answer)
