@@ -20,6 +20,7 @@ class Stats:
     reused_tokens: int = 4
     generation_tokens: int = 3
     preemptions: int = 0
+    prefills: int = 1
 
 
 def test_bench_understands_every_counter_the_engine_publishes() -> None:

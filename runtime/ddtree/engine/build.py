@@ -9,10 +9,11 @@ import torch
 from ddtree.cache.pool import KvPool
 from ddtree.config import EngineConfig, ModelShape
 from ddtree.engine.budget import BudgetChooser, StepTimes
+from ddtree.engine.company import Company
 from ddtree.engine.errors import CapacityError
 from ddtree.engine.geometry import step_budgets, tree_depth, tree_nodes
 from ddtree.engine.loop import Engine
-from ddtree.engine.prefill import warm
+from ddtree.engine.prefill import fixed_seconds, warm
 from ddtree.engine.runner import Runner
 from ddtree.engine.scheduler import Capacity, Scheduler
 from ddtree.engine.state import RowState
@@ -29,7 +30,8 @@ def build(config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = N
     makes the trees.
     """
     runner = build_runner(config, models, lag=lag)
-    return Engine(config, runner, Scheduler(plan_capacity(config, models, runner.lag)))
+    company = Company(runner.prefill_seconds, config.prefill_chunk)
+    return Engine(config, runner, Scheduler(plan_capacity(config, models, runner.lag), company))
 
 
 def build_runner(
@@ -55,9 +57,10 @@ def build_runner(
         if graphs and config.drafter != "prompt-lookup":
             stepper.capture(buckets)
             warm(models, pools, config.prefill_chunk)
+        prefill_seconds = fixed_seconds(models, pools)
         if config.adaptive:
             chooser = BudgetChooser(StepTimes(stepper.measure(buckets)), capacity.rows)
-    return Runner(config, stepper, lag=lag, chooser=chooser)
+    return Runner(config, stepper, lag=lag, chooser=chooser, prefill_seconds=prefill_seconds)
 
 
 def _pools(config: EngineConfig, models: Models, slots: int) -> Pools:

@@ -143,6 +143,7 @@ class Engine:
             reused_tokens=scheduler.reused,
             generation_tokens=self._generation_tokens,
             preemptions=scheduler.preemptions,
+            prefills=self._runner.prefills,
             speculation=self._speculation,
         )
 

@@ -5,12 +5,12 @@ Started, not waited for: `First.read` is the host's only read of it.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 
-from ddtree.core.batch import Rows
 from ddtree.core.sequence import Request, Sampling, Sequence, TokenLogprob
 from ddtree.engine.logprobs import logprobs_at
 from ddtree.engine.others import NOBODY, Others
@@ -22,6 +22,8 @@ from ddtree.speculate.seam import Models, Pools
 
 PADDED = 16
 WARMED = (16, 32, 64, 128, 256)  # a length for each tile of the products, and for split attention
+TIMED = 5  # prefills
+ALIGNED = 4  # numbers that every row of an upload is a multiple of: 16 bytes, as Triton asks
 
 
 class Committed(NamedTuple):
@@ -77,12 +79,32 @@ def warm(models: Models, pools: Pools, most: int) -> None:
     """
     for count in sorted({min(most, length) for length in (*WARMED, most)}):
         for batch in (1, 2):
-            tokens = [0] * count
-            request = Request("warm", tuple(tokens), max_tokens=1)
-            rows = [Sequence(request, list(tokens), end=count + 1) for _ in range(batch)]
-            first = prefill([Chunk(row, 0, count) for row in rows], models, pools)
-            assert first is not None, "a whole prompt gives a token"
-            first.read()
+            _rehearse(count, batch, models, pools)
+
+
+def fixed_seconds(models: Models, pools: Pools) -> float:
+    """What any prefill costs, however little it is: the smallest one, launches included.
+
+    None on a CPU: prompts are prefilled one by one there, and cost their tokens.
+    """
+    if models.target.device.type != "cuda":
+        return 0.0
+    seconds = []
+    for _ in range(TIMED):  # the first may compile
+        begun = time.perf_counter()
+        _rehearse(PADDED, 1, models, pools)
+        seconds.append(time.perf_counter() - begun)
+    return sorted(seconds)[TIMED // 2]
+
+
+def _rehearse(count: int, batch: int, models: Models, pools: Pools) -> None:
+    """Prefill prompts of `count` tokens that own no page, and wait for it."""
+    tokens = [0] * count
+    request = Request("warm", tuple(tokens), max_tokens=1)
+    rows = [Sequence(request, list(tokens), end=count + 1) for _ in range(batch)]
+    first = prefill([Chunk(row, 0, count) for row in rows], models, pools)
+    assert first is not None, "a whole prompt gives a token"
+    first.read()
 
 
 def padded_length(new: int, device: torch.device) -> int:
@@ -128,11 +150,13 @@ def write(pieces: list[Piece], models: Models, pools: Pools) -> Written | None:
     device = models.target.device
     new = padded_length(max(len(piece.tokens) for piece in pieces), device)
     longest = max(piece.begin for piece in pieces) + new
-    rows = _rows(pieces, device, -(-longest // pools.page_size))
+    pages = max(-(-longest // pools.page_size), *(len(piece.pages) for piece in pieces))
+    start = upload([piece.begin for piece in pieces], device)
+    table = upload([p.pages + [0] * (pages - len(p.pages)) for p in pieces], device)
     padded = upload([p.tokens + [0] * (new - len(p.tokens)) for p in pieces], device)  # [B, N]
-    positions = rows.start.unsqueeze(1) + torch.arange(new, device=device)
+    positions = start.unsqueeze(1) + torch.arange(new, device=device)
     # padding lies behind the chunk, in positions that the next step writes, or on page 0
-    plan = plan_attention(rows.start, rows.page_table, new, "causal", pools.page_size, longest)
+    plan = plan_attention(start, table, new, "causal", pools.page_size, longest)
     out = models.target.forward(padded, positions, pools.target, plan, models.feature_layers)
     if models.drafter is not None and pools.drafter is not None:
         assert out.features is not None
@@ -142,59 +166,32 @@ def write(pieces: list[Piece], models: Models, pools: Pools) -> Written | None:
         return None
     ends = upload([ended, [len(pieces[i].tokens) - 1 for i in ended]], device)
     logits = models.target.raw_logits(out.hidden[ends[0], ends[1]].unsqueeze(1))  # [E, 1, V]
-    method = method_of([pieces[i].sampling for i in ended])
-    return Written(_choose(logits, method, rows, ends), logits)
+    return Written(_choose(logits, [pieces[i] for i in ended]), logits)
 
 
-def _choose(logits: torch.Tensor, method: Method, rows: Rows, ends: torch.Tensor) -> torch.Tensor:
+def _choose(logits: torch.Tensor, ended: list[Piece]) -> torch.Tensor:
     """The token after each prompt, and whether its logits are finite: [E, 2] int64."""
-    which, last = ends
+    said = [piece.sampling for piece in ended]
+    count, device = len(said), logits.device
+    beside = -count % ALIGNED
+    last = [piece.begin + len(piece.tokens) - 1 for piece in ended]
+    integers = [[one.seed for one in said], [one.top_k for one in said], last]
+    floats = [
+        [float(one.temperature) for one in said],
+        [float(one.top_p) for one in said],
+        [float(one.min_p) for one in said],
+    ]
+    seed, top_k, position = upload([row + [0] * beside for row in integers], device)[:, :count]
+    temperature, top_p, min_p = upload([row + [0.0] * beside for row in floats], device)[:, :count]
     chosen = sample(
         logits,
-        rows.temperature[which],
-        rows.top_p[which],
-        Chance(rows.seed[which], (rows.start[which] + last).unsqueeze(1)),
-        method=method,
-        narrowing=Narrowing(rows.top_k[which], rows.min_p[which]),
+        temperature,
+        top_p,
+        Chance(seed, position.unsqueeze(1)),
+        method=method_of(said),
+        narrowing=Narrowing(top_k, min_p),
     )
     return torch.cat([chosen.tokens, chosen.peak.isfinite()], 1)
-
-
-def _rows(pieces: list[Piece], device: torch.device, pages: int) -> Rows:
-    """The pieces with page tables at least `pages` wide. A prompt drafts nothing."""
-    said = [piece.sampling for piece in pieces]
-    wide = max(pages, *(len(piece.pages) for piece in pieces))
-    start, root, seed, top_k, limit = upload(
-        [
-            [piece.begin for piece in pieces],
-            [piece.tokens[-1] for piece in pieces],
-            [one.seed for one in said],
-            [one.top_k for one in said],
-            [0] * len(said),
-        ],
-        device,
-    )
-    temperature, top_p, min_p, branch = upload(
-        [
-            [float(one.temperature) for one in said],
-            [float(one.top_p) for one in said],
-            [float(one.min_p) for one in said],
-            [0.0] * len(said),
-        ],
-        device,
-    )
-    return Rows(
-        start=start,
-        root=root,
-        page_table=upload([p.pages + [0] * (wide - len(p.pages)) for p in pieces], device),
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        min_p=min_p,
-        seed=seed,
-        limit=limit,
-        branch=branch,
-    )
 
 
 def method_of(sampled: list[Sampling]) -> Method:

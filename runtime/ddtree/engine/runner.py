@@ -42,6 +42,7 @@ class Runner:
         *,
         lag: Literal[0, 1],
         chooser: BudgetChooser | None = None,
+        prefill_seconds: float = 0.0,
     ) -> None:
         self.others: Others = NOBODY
         self.config, self.stepper, self.state = config, stepper, stepper.state
@@ -49,9 +50,10 @@ class Runner:
         self.device = stepper.device
         self.lag = lag  # steps that the host is behind the device
         self.chooser = chooser  # None: always the one budget
+        self.prefill_seconds = prefill_seconds  # of the smallest one
         self._lookups: dict[str, lookup.Lookup] = {}
         self._begun: deque[_Begun] = deque()  # steps that were not collected yet
-        self._prefills = 0
+        self.prefills = 0  # steps that had one
         self._unread = False  # whether a prefill is under way that nobody waits for
         self._idle_at = 0.0  # when all that was launched before had ended, at last
 
@@ -69,7 +71,7 @@ class Runner:
         On CUDA all chunks are one padded forward: it is launches that cost there. A CPU pays for
         every padded token, so there they run one by one.
         """
-        self._prefills += bool(chunks)
+        self.prefills += bool(chunks)
         groups = [chunks] if self.device.type == "cuda" else [[chunk] for chunk in chunks]
         firsts = [prefill(group, self.models, self.pools, self.others) for group in groups if group]
         found = [first for first in firsts if first is not None]
@@ -96,7 +98,7 @@ class Runner:
         news = self._news(sequences)
         budget = self._budget(sequences, rows)
         if self.chooser is not None:
-            prefills = -1 if self._unread else self._prefills
+            prefills = -1 if self._unread else self.prefills
             self._begun.append(_Begun(time.perf_counter(), prefills, len(rows), budget))
         # with a step in flight the device may be D + 1 positions ahead of `cached`
         ahead = (self.depth + 1) * self.lag
@@ -143,7 +145,7 @@ class Runner:
     def _learn(self, sequences: list[Sequence], ticket: Ticket, reading: Reading) -> None:
         assert self.chooser is not None
         begun, now = self._begun.popleft(), time.perf_counter()
-        if begun.prefills == self._prefills:  # else the step waited for a prompt
+        if begun.prefills == self.prefills:  # else the step waited for a prompt
             seconds = now - max(begun.at, self._idle_at)
             self.chooser.times.learn(begun.batch, begun.budget, seconds)
         self._idle_at = now

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ddtree.cache.allocator import PageAllocator
 from ddtree.cache.prefix import extend_keys
 from ddtree.core.sequence import Sequence
+from ddtree.engine.company import Company
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,10 @@ class Plan:
 class Scheduler:
     """Continuous batching. `plan` before each step, `finish` when a sequence ends."""
 
-    def __init__(self, capacity: Capacity) -> None:
+    def __init__(self, capacity: Capacity, company: Company | None = None) -> None:
+        """`company`: whom prompts wait for; None: for nobody."""
         self.capacity = capacity
+        self._company = company or Company(0.0, capacity.prefill_chunk)
         self.allocator = PageAllocator(capacity.pages + 1)
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []  # in order of arrival
@@ -74,7 +77,8 @@ class Scheduler:
         raw = list[Sequence]()
         for sequence in self.running:
             (decode if sequence.prefilled else raw).append(sequence)
-        chunks = self._chunks(raw) if raw else []
+        begins = raw and self._company.begins(raw, len(decode))
+        chunks = self._chunks(raw) if begins else []
         if self._grow():  # some lost their row
             decode = [sequence for sequence in decode if sequence.row is not None]
             chunks = [chunk for chunk in chunks if chunk.sequence.row is not None]

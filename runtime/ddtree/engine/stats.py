@@ -16,4 +16,5 @@ class EngineStats:
     reused_tokens: int  # of the prompts, found in the cache
     generation_tokens: int
     preemptions: int
+    prefills: int  # steps that took in prompts
     speculation: Speculation

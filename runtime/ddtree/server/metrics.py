@@ -141,6 +141,7 @@ def _counters(stats: StatsLike) -> Iterator[Metric]:
         ("prefix_cache_hits", "Prompt tokens that were in the cache already", stats.reused_tokens),
         ("generation_tokens", "Tokens generated", stats.generation_tokens),
         ("num_preemptions", "Requests that lost their place and began again", stats.preemptions),
+        ("prefill_steps", "Steps that took in prompts, however many", stats.prefills),
         ("spec_decode_num_drafts", "Verify steps of all sequences", found.verify_steps),
         ("spec_decode_num_draft_tokens", "Nodes verified besides the root", found.drafted),
         ("spec_decode_num_accepted_tokens", "Drafted tokens accepted", found.accepted),

@@ -33,6 +33,8 @@ class StatsLike(Protocol):
     def generation_tokens(self) -> int: ...
     @property
     def preemptions(self) -> int: ...
+    @property
+    def prefills(self) -> int: ...  # steps that took in prompts
 
 
 class EngineLike(Protocol):

@@ -193,6 +193,7 @@ class Double:
             reused_tokens=self.reused * len(self.seen),
             generation_tokens=self._counts[1],
             preemptions=0,
+            prefills=len(self.seen),
             speculation=self._total,
         )
 

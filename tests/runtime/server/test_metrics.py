@@ -34,6 +34,7 @@ def test_the_names_and_numbers_of_the_seam() -> None:
         "ddtree:prefix_cache_hits_total": 6,
         "ddtree:generation_tokens_total": 14 + 7,
         "ddtree:num_preemptions_total": 0,
+        "ddtree:prefill_steps_total": 2,
         "ddtree:request_success_total[stop]": 1,
         "ddtree:request_success_total[length]": 1,
         "ddtree:spec_decode_num_drafts_total": 5 + 3,
