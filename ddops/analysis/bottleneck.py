@@ -78,7 +78,8 @@ def judge(signs: Signs) -> Bottleneck:
         return Bottleneck(largest, f"At peak rates a step is {_told(shares)}.", missing)
     if signs.busy is None:
         return Bottleneck("unknown", "How long the GPUs ran any kernel is not known.", missing)
-    if signs.busy < thresholds().busy.value:
+    kernels = signs.busy - max(shares.values()) if shares else 0.0  # what no peak rate explains
+    if signs.busy < thresholds().busy.value and kernels < 1 - signs.busy:
         return _waiting(signs, signs.busy, missing)
     return _busy(signs, shares, missing)
 
