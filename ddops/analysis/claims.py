@@ -15,8 +15,8 @@ class Claim:
 
 
 def claims(groups: Sequence[Group]) -> tuple[Claim, ...]:
-    """The fastest variant per pace, then what of the requests an open loop or an SLO asks for was
-    answered, what was slower than `ar`, failed or is missing.
+    """The fastest variant per pace where there are two, then what of the requests an open loop or
+    an SLO asks for was answered, what was slower than `ar`, failed or is missing.
     """
     ladder = dict.fromkeys(group.pace for group in groups)
     rungs = [[g for g in groups if g.pace == pace] for pace in ladder]
@@ -32,6 +32,9 @@ def _fastest(rung: Sequence[Group]) -> Claim | None:
     if not measured:
         return None
     best = max(measured, key=_speed)
+    if len(measured) == 1:
+        said = f"{best.pace}: {best.variant.name} alone was measured, {_speed(best):.1f} tok/s"
+        return Claim(said, _ids(best))
     said = f"{best.pace}: {best.variant.name} is fastest, {_speed(best):.1f} tok/s"
     if best.speedup is not None:
         ratio = f"{best.speedup.value:.2f}x of ar{_by_repeat(best)}"

@@ -97,6 +97,10 @@ def test_repeats_that_agree_say_how_far_they_are_apart() -> None:
     ]
 
 
+def test_what_was_measured_alone_is_not_called_the_fastest() -> None:
+    assert at_speeds([10.0], []) == ["C=1: ar alone was measured, 10.0 tok/s"]
+
+
 def test_where_ar_itself_is_fastest_it_is_said() -> None:
     assert at_speeds([10.0], [9.0]) == [
         "C=1: ar is fastest, 10.0 tok/s (autoregressive decoding itself)",
