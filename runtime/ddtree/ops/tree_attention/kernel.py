@@ -36,29 +36,6 @@ def merge(m, w, acc, m2, w2, acc2):
 
 
 @triton.jit
-def soften(m, w, acc, s, v, seen):
-    """Scores s [BT, BR] of one tile into the state: v [BT, D], seen [BT, BR], acc [D, BR]."""
-    s = tl.where(seen, s, float("-inf"))
-    top = tl.maximum(m, tl.max(s, 0))
-    base = tl.where(top == float("-inf"), 0.0, top)
-    fade = tl.exp2(m - base)
-    p = tl.exp2(s - base[None, :])
-    w = w * fade + tl.sum(p, 0)
-    acc = tl.dot(tl.trans(v), p.to(v.dtype), acc * fade[None, :], input_precision="ieee")
-    return top, w, acc
-
-
-@triton.jit
-def store_part(p_acc, p_ml, row, m_row, part, PARTS, m, w, acc, D: tl.constexpr):
-    """Write state `part` of these rows: acc [D, BR], m, w [BR], as latent attention has them."""
-    o_d = tl.arange(0, D)
-    cell = row * PARTS + part  # [BR] int64
-    tl.store(p_acc + cell[None, :] * D + o_d[:, None], acc, mask=m_row[None, :])
-    tl.store(p_ml + cell * 2, m, mask=m_row)
-    tl.store(p_ml + cell * 2 + 1, w, mask=m_row)
-
-
-@triton.jit
 def load_tile(p_base, slot, m_slot, i_head, HKV: tl.constexpr, D: tl.constexpr):
     """Rows [BT, D] of one key-value head at these slots; zeros where not `m_slot`."""
     o_d = tl.arange(0, D)
