@@ -33,6 +33,10 @@ class Errand:
     def prompts(self) -> str:
         return f"{self.folder}/{PROMPTS}"
 
+    @property
+    def requests(self) -> int:
+        return self.load.asked(self.pace)
+
 
 @dataclass(frozen=True)
 class Client:
@@ -53,7 +57,7 @@ def _vllm(program: str, errand: Errand) -> tuple[str, ...]:
         *("--dataset-name", "custom", "--dataset-path", errand.prompts),
         *("--custom-output-len", str(errand.load.max_tokens)),
         *("--skip-chat-template", "--disable-shuffle", "--disable-tqdm"),
-        *("--num-prompts", str(errand.load.requests), "--num-warmups", str(errand.load.warmup)),
+        *("--num-prompts", str(errand.requests), "--num-warmups", str(errand.load.warmup)),
         *("--temperature", str(errand.load.temperature), "--seed", str(errand.load.seed)),
         *("--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "50,90,99"),
         *("--save-result", "--result-dir", errand.folder, "--result-filename", "vllm.json"),
@@ -68,7 +72,7 @@ def _sglang(program: str, errand: Errand) -> tuple[str, ...]:
         *("--base-url", errand.url, "--model", errand.model, "--tokenizer", errand.tokenizer),
         *("--dataset-name", "custom", "--dataset-path", errand.prompts),
         *("--sharegpt-output-len", str(errand.load.max_tokens)),
-        *("--num-prompts", str(errand.load.requests)),
+        *("--num-prompts", str(errand.requests)),
         *("--warmup-requests", str(errand.load.warmup)),
         *("--temperature", str(errand.load.temperature), "--seed", str(errand.load.seed)),
         *("--disable-ignore-eos", "--disable-tqdm"),
@@ -86,7 +90,7 @@ def _aiperf(program: str, errand: Errand) -> tuple[str, ...]:
         *("--extra-inputs", f"max_tokens:{load.max_tokens}"),
         *("--extra-inputs", f"temperature:{load.temperature}"),
         *("--input-file", errand.prompts, "--custom-dataset-type", "single_turn"),
-        *("--request-count", str(load.requests), "--random-seed", str(load.seed)),
+        *("--request-count", str(errand.requests), "--random-seed", str(load.seed)),
         *(("--warmup-request-count", str(load.warmup)) if load.warmup else ()),
         *("--artifact-dir", errand.folder, "--ui", "none"),
         *_paced(errand.pace, "--concurrency"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
+from operator import truediv
 
 from pydantic import ValidationError
 
@@ -121,11 +122,15 @@ def estimate(
 
     `problems`: that each cell is given after its window.
     """
-    tokens = (matrix.load.requests + matrix.load.warmup) * matrix.load.max_tokens
-    tokens += problems * (matrix.coding.max_tokens if matrix.coding else 0)
+    beside = problems * (matrix.coding.max_tokens if matrix.coding else 0)
     told = [speeds.get((cell.variant, cell.pace)) for cell in measured]
     restarts = sum(1 for _ in groupby(measured, key=lambda cell: cell.variant))
-    seconds = restarts * RESTART_S + sum(tokens / (speed or STREAM_TOK_S) for speed in told)
+    tokens = [
+        beside + (matrix.load.asked(cell.pace) + matrix.load.warmup) * matrix.load.max_tokens
+        for cell in measured
+    ]
+    rates = [speed or STREAM_TOK_S for speed in told]
+    seconds = restarts * RESTART_S + sum(map(truediv, tokens, rates))
     rests = max(0, len(measured) - 1) * matrix.cooldown_s
     return Estimate(seconds + rests, sum(map(bool, told)), len(told))
 

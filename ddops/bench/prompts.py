@@ -75,15 +75,15 @@ def shipped_names() -> list[str]:
     return sorted(path.stem for path in _SHIPPED.glob("*.json"))
 
 
-def questions(prompts: PromptSet, load: Load, pace: Pace | None = None) -> list[Question]:
-    """`load.requests` questions, in the set's order, round and round.
+def questions(prompts: PromptSet, load: Load, pace: Pace) -> list[Question]:
+    """As many questions as the load asks at this pace, in the set's order, round and round.
 
     In an open loop each has its time; a trace has no more of them than it names.
     """
-    if pace is not None and pace.arrivals == "trace":
+    if pace.arrivals == "trace":
         return _traced(prompts, load)
-    asked = [_question(prompts, load, n) for n in range(load.requests)]
-    if pace is None or pace.rate is None:
+    asked = [_question(prompts, load, n) for n in range(load.asked(pace))]
+    if pace.rate is None:
         return asked
     due = poisson(len(asked), pace.rate, load.seed)
     return [replace(question, due_s=at) for question, at in zip(asked, due, strict=True)]

@@ -40,7 +40,7 @@ def measure(site: Site, folder: Path | None, cell: str, by: Generator, voice: Vo
     record = good_cell(stored, cell)
     _refuse_another(site, record)
     client = CLIENTS[by.tool]
-    asked = questions(load_prompts(record.load), record.load)
+    asked = questions(load_prompts(record.load), record.load, record.cell.pace)
     with tempfile.TemporaryDirectory(prefix="ddops-") as place:
         errand = Errand(
             url=way_to(site.host, record.deployment.serving),

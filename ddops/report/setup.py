@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ddops.spec.deployment import Weights
+from ddops.spec.matrix import Load
 from ddops.spec.record import Record
 from ddops.spec.run import Run
 
@@ -76,10 +77,14 @@ def _weights(name: str, weights: Weights, licence: str | None) -> str:
 def _load(run: Run) -> str:
     load = run.matrix.load
     return (
-        f"{load.requests} requests a cell after {load.warmup} to warm up, at most "
-        f"{load.max_tokens} tokens each, temperature {load.temperature:g}, seed {load.seed}, "
+        f"{load.requests} requests a cell{_by_stream(load)} after {load.warmup} to warm up, "
+        f"at most {load.max_tokens} tokens each, temperature {load.temperature:g}, seed {load.seed}, "
         f"order {run.matrix.order}{_open(run)}"
     )
+
+
+def _by_stream(load: Load) -> str:
+    return f" ({load.requests_a_stream} a stream if more)" if load.requests_a_stream else ""
 
 
 def _open(run: Run) -> str:

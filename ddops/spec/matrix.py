@@ -50,47 +50,6 @@ class Variant(Word):
         return "-".join((self.mode, *filter(None, words)))
 
 
-class Slo(Word):
-    """What an answer must keep to be counted as good; None asks for nothing."""
-
-    ttft_s: float | None = Field(default=None, gt=0)
-    tpot_s: float | None = Field(default=None, gt=0)
-    itl_s: float | None = Field(default=None, gt=0)  # of the answer's slowest token
-    e2e_s: float | None = Field(default=None, gt=0)
-
-    @model_validator(mode="after")
-    def _asks(self) -> Self:
-        if all(limit is None for limit in self.model_dump().values()):
-            raise ValueError("name at least one of `ttft_s`, `tpot_s`, `itl_s`, `e2e_s`")
-        return self
-
-
-class Load(Word):
-    prompts: str = "coding"  # a shipped set by name, or a file's path
-    requests: int = Field(ge=1)  # measured requests per cell
-    warmup: int = Field(ge=0)  # requests before the window, not measured
-    max_tokens: int = Field(ge=1)
-    temperature: float = Field(default=0.0, ge=0.0)
-    seed: int = 0
-    # As above: not written where they are not set.
-    format: PromptFormat | None = Field(default=None, exclude_if=is_none)  # None: by its look
-    sample: int | None = Field(default=None, ge=1, exclude_if=is_none)  # prompts drawn by the seed
-    longest: int | None = Field(default=None, ge=1, exclude_if=is_none)  # characters of a prompt
-    licence: str | None = Field(default=None, exclude_if=is_none)  # where the file states none
-    settle_s: float = Field(default=0.0, ge=0, exclude_if=_is_unset)  # sent but not measured
-    drain_s: float = Field(default=0.0, ge=0, exclude_if=_is_unset)  # the same, before the last
-    slo: Slo | None = Field(default=None, exclude_if=is_none)
-
-
-class CodingAsked(Word):
-    """Problems that every cell is given after its window, to see whether it still can."""
-
-    problems: str = "five"  # a shipped set by name, or the path of a file in HumanEval's shape
-    first: int | None = Field(default=None, ge=1)  # so many of them; None: all
-    max_tokens: int = Field(default=768, ge=1)
-    at_least: int | None = Field(default=None, ge=0)  # solved; fewer make a speed invalid
-
-
 class Pace(Word):
     """How requests come, one rung of a ladder."""
 
@@ -109,6 +68,52 @@ class Pace(Word):
         if self.arrivals == "closed":
             return f"c{self.concurrency}"
         return f"q{self.rate:g}" if self.rate is not None else self.arrivals
+
+
+class Slo(Word):
+    """What an answer must keep to be counted as good; None asks for nothing."""
+
+    ttft_s: float | None = Field(default=None, gt=0)
+    tpot_s: float | None = Field(default=None, gt=0)
+    itl_s: float | None = Field(default=None, gt=0)  # of the answer's slowest token
+    e2e_s: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _asks(self) -> Self:
+        if all(limit is None for limit in self.model_dump().values()):
+            raise ValueError("name at least one of `ttft_s`, `tpot_s`, `itl_s`, `e2e_s`")
+        return self
+
+
+class Load(Word):
+    prompts: str = "coding"  # a shipped set by name, or a file's path
+    requests: int = Field(ge=1)  # measured requests per cell, at least
+    warmup: int = Field(ge=0)  # requests before the window, not measured
+    max_tokens: int = Field(ge=1)
+    temperature: float = Field(default=0.0, ge=0.0)
+    seed: int = 0
+    # As above: not written where they are not set.
+    format: PromptFormat | None = Field(default=None, exclude_if=is_none)  # None: by its look
+    sample: int | None = Field(default=None, ge=1, exclude_if=is_none)  # prompts drawn by the seed
+    longest: int | None = Field(default=None, ge=1, exclude_if=is_none)  # characters of a prompt
+    licence: str | None = Field(default=None, exclude_if=is_none)  # where the file states none
+    settle_s: float = Field(default=0.0, ge=0, exclude_if=_is_unset)  # sent but not measured
+    drain_s: float = Field(default=0.0, ge=0, exclude_if=_is_unset)  # the same, before the last
+    slo: Slo | None = Field(default=None, exclude_if=is_none)
+    requests_a_stream: int | None = Field(default=None, ge=1, exclude_if=is_none)  # closed loops
+
+    def asked(self, pace: Pace) -> int:
+        """Measured requests of a cell at this pace."""
+        return max(self.requests, (self.requests_a_stream or 0) * pace.concurrency)
+
+
+class CodingAsked(Word):
+    """Problems that every cell is given after its window, to see whether it still can."""
+
+    problems: str = "five"  # a shipped set by name, or the path of a file in HumanEval's shape
+    first: int | None = Field(default=None, ge=1)  # so many of them; None: all
+    max_tokens: int = Field(default=768, ge=1)
+    at_least: int | None = Field(default=None, ge=0)  # solved; fewer make a speed invalid
 
 
 class Matrix(Word):

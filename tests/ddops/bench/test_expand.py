@@ -98,6 +98,14 @@ def test_the_estimate_goes_by_what_the_box_did_before() -> None:
     assert told.seconds == pytest.approx(10 + 600 / 6000 + 600 / 33 + 5)
 
 
+def test_the_estimate_counts_what_each_stream_asks() -> None:
+    load = matrix().load
+    of = matrix(load=load.model_copy(update={"requests_a_stream": load.requests}), concurrency=(3,))
+    seconds = expand.estimate(of, expand.cells(of)[:1], {}).seconds
+    alike = load.requests * 3 + load.warmup
+    assert seconds == pytest.approx(expand.RESTART_S + alike * load.max_tokens / 33)
+
+
 def test_coding_problems_take_their_time_too() -> None:
     of = matrix(coding=CodingAsked(max_tokens=100))
     cells = expand.cells(of)[:1]

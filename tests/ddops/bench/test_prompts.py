@@ -15,6 +15,7 @@ from ddops.errors import SpecError
 from ddops.spec.matrix import Load, Pace
 
 LOAD = Load(requests=30, warmup=2, max_tokens=8, seed=100)
+ONE = Pace(concurrency=1)
 OWN = {"id": "mine", "licence": "CC0-1.0", "prompts": [{"id": "1", "text": "Hello?"}]}
 
 
@@ -74,15 +75,23 @@ def test_a_missing_file_lists_the_shipped_sets() -> None:
 
 
 def test_questions_go_round_the_set_with_seeds_of_their_own() -> None:
-    asked = questions(load_prompts("coding"), LOAD)
+    asked = questions(load_prompts("coding"), LOAD, ONE)
     assert len(asked) == 30
     assert asked[24].prompt == asked[0].prompt
     assert [question.seed for question in asked] == list(range(100, 130))
 
 
+def test_a_closed_loop_may_ask_by_the_stream_and_an_open_one_cannot() -> None:
+    load = LOAD.model_copy(update={"requests_a_stream": 4})
+    found = load_prompts("coding")
+    asked = [len(questions(found, load, Pace(concurrency=streams))) for streams in (1, 8, 64)]
+    assert asked == [30, 32, 256]
+    assert len(questions(found, load, Pace(arrivals="poisson", rate=2.0))) == 30
+
+
 def test_warm_up_shares_no_beginning_with_what_is_measured() -> None:
     found = load_prompts("coding")
-    measured = {question.text[:4] for question in questions(found, LOAD)}
+    measured = {question.text[:4] for question in questions(found, LOAD, ONE)}
     assert not measured & {question.text[:4] for question in warm_up(found, LOAD)}
     assert len(warm_up(found, LOAD)) == 2
 

@@ -28,6 +28,11 @@ def test_a_plain_load_says_nothing_of_what_it_lacks() -> None:
     assert said(records.run(OF), RECORDS)["load"].endswith("order repeated")
 
 
+def test_requests_by_the_stream_are_told() -> None:
+    text = said(with_load(requests_a_stream=4), RECORDS)["load"]
+    assert " requests a cell (4 a stream if more) after " in text
+
+
 def test_slo_and_what_is_not_measured_are_told() -> None:
     run = with_load(settle_s=20.0, drain_s=5.0, slo=Slo(ttft_s=0.5, tpot_s=0.05))
     text = said(run, RECORDS)["load"]
