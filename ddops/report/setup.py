@@ -78,8 +78,8 @@ def _load(run: Run) -> str:
     load = run.matrix.load
     return (
         f"{load.requests} requests a cell{_by_stream(load)} after {load.warmup} to warm up, "
-        f"at most {load.max_tokens} tokens each, temperature {load.temperature:g}, seed {load.seed}, "
-        f"order {run.matrix.order}{_open(run)}"
+        f"at most {load.max_tokens} tokens each, temperature {load.temperature:g}, "
+        f"seed {load.seed}, order {run.matrix.order}{_open(run)}"
     )
 
 
