@@ -25,7 +25,7 @@ from ddtree.ops.routing import route
 from ddtree.ops.sample import Chance, Narrowing, sample
 from ddtree.ops.tally import Moved, tally
 from ddtree.ops.tree_accept import tree_accept
-from ddtree.ops.tree_attention import plan_attention, tree_attention
+from ddtree.ops.tree_attention import plan_attention, plan_window, tree_attention
 from ddtree.ops.tree_build import Bounds, chain, tree_build
 
 PAGE = 16
@@ -41,11 +41,15 @@ def ints(*shape: int) -> torch.Tensor:
 
 
 def attention() -> None:
-    """Qwen3-8B: one token, trees split and whole, a prompt chunk. SmolLM2: a drafter's block."""
+    """Qwen3-8B: one token, trees split and whole, a prompt chunk. Blocks of SmolLM2's, K2.6's."""
     for batch, new in ((1, 1), (1, 17), (1, 257)):
         attend(batch, new, ints(batch, new, words_for(new)), (8, 4, 128))
     attend(1, 512, "causal", (8, 4, 128))
     attend(1, 16, "all", (3, 3, 64))
+    for kind, window in ((torch.bfloat16, 4096), (torch.float32, 100)):
+        plan = plan_window(ints(2), ints(2, 256), 8, "all", PAGE, window)
+        keys = empty(4096, 8, 128, dtype=kind)
+        tree_attention(empty(2, 8, 64, 128, dtype=kind), keys, keys, plan)
 
 
 def attend(batch: int, new: int, pattern: str | torch.Tensor, heads: tuple[int, int, int]) -> None:

@@ -14,6 +14,7 @@ import torch
 from ddtree.ops.backend import uses_kernel
 from ddtree.ops.bitmask import words_for
 from ddtree.ops.tree_attention.reference import attend, near, visibility
+from ddtree.ops.window_attention import window_attention
 
 if TYPE_CHECKING:
     from ddtree.ops.tree_attention.launch import Paged
@@ -29,6 +30,7 @@ class AttentionPlan:
     read_slots: torch.Tensor | None  # [B, L] int64, slots of positions 0 .. L - 1, L >= start + N
     visible: torch.Tensor | None  # [B, N, L] bool
     paged: Paged | None = None  # for the kernels, which need neither of the two above
+    window: int | None = None  # of `paged`: keys are seen less than so many positions away
 
 
 def slots_of(page_table: torch.Tensor, positions: torch.Tensor, page_size: int) -> torch.Tensor:
@@ -82,9 +84,13 @@ def plan_window(
 ) -> AttentionPlan:
     """Plan a forward in which a token sees keys less than `window` positions away.
 
-    Otherwise as `plan_attention`. In torch on every device: no shape depends on `start`, so that
-    it can be captured, and the keys that are gathered are a window and the new tokens.
+    Otherwise as `plan_attention`. No shape depends on `start`, so that it can be captured.
     """
+    if uses_kernel(start):
+        from ddtree.ops.tree_attention import launch
+
+        write_slots, paged = launch.plan(start, page_table, new, pattern, page_size)
+        return AttentionPlan(write_slots, None, None, paged, window)
     steps = torch.arange(new, device=start.device)
     back = min(window - 1, page_table.shape[1] * page_size)
     keys = start.unsqueeze(1) + torch.arange(-back, new, device=start.device)  # [B, back + N]
@@ -122,6 +128,8 @@ def tree_attention(
     token's result depends on the keys at its positions alone: not on N, B, the tree around it or
     how the prompt was cut. D is then 64 or 128, and Hq at most 16 Hkv.
     """
+    if plan.paged is not None and plan.window is not None:
+        return window_attention(q, (keys, values), plan.paged, plan.window, out)
     if plan.paged is not None:
         from ddtree.ops.tree_attention import launch
 
