@@ -12,9 +12,10 @@ TORCH := torch==2.13.0
 APT := aria2 bubblewrap chromium fonts-dejavu-core git iproute2 mmdebstrap openssh-client python3-venv systemd-container
 # Three workers on two cores: nearly half of the time a test waits for a box, a service or a link.
 WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
-# A file is one worker's: what it shares between its tests is made once. Real links, clocks and processes are in it,
+# A file is one worker's: what it shares between its tests is made once. Those marked `early` begin first; xdist's own
+# order would begin with many tests, however short. Real links, clocks and processes are in it,
 # so what fails is run once more; the last line counts these reruns, and a line each names them.
-PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --reruns 1
+PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --reruns 1
 MYPY_PATHS := ddops runtime/ddtree tests
 
 .PHONY: help demo test test-all gpu lint format apt clean

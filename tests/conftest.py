@@ -42,6 +42,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A long file that begins last is what all other workers wait for."""
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)
+
+
 @pytest.fixture(scope="session")
 def test_cache() -> Path:
     """Kept between runs; DDOPS_TEST_CACHE moves it."""

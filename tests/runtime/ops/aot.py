@@ -1,7 +1,7 @@
 """Compiles every kernel launch of given calls for a GPU that is not there, and weighs it.
 
 The calls run on meta tensors, so that what is compiled is what would be launched, options included.
-Run as `python -m tests.runtime.ops.aot ARCH SCENE..`; prints a JSON list. Not in the interpreter.
+Run as `python -m tests.runtime.ops.aot ARCH,.. SCENE..`; prints a JSON list. Not interpreted.
 """
 
 from __future__ import annotations
@@ -103,10 +103,15 @@ def main(arch: int, scenes: list[Callable[[], None]]) -> list[dict[str, Any]]:
             scene()
     report = []
     for launch in launches:
-        compiled = launch.compile(arch)
+        try:
+            compiled = launch.compile(arch)
+        except Exception as error:
+            error.add_note(f"of {launch.function.__name__} for sm_{arch}")
+            raise
         report.append(
             {
                 "kernel": launch.function.__name__,
+                "architecture": arch,
                 "shared": compiled.metadata.shared,
                 "limit": SHARED[arch],
                 "ptx": compiled.asm["ptx"].split("\n.target ")[1].split()[0],
@@ -118,5 +123,6 @@ def main(arch: int, scenes: list[Callable[[], None]]) -> list[dict[str, Any]]:
 if __name__ == "__main__":
     from tests.runtime.ops import scenes
 
-    found = main(int(sys.argv[1]), [getattr(scenes, name) for name in sys.argv[2:]])
+    wanted = [getattr(scenes, name) for name in sys.argv[2:]]
+    found = [launch for arch in sys.argv[1].split(",") for launch in main(int(arch), wanted)]
     sys.stdout.write(json.dumps(found))

@@ -1,0 +1,14 @@
+"""Attention over tokens and over latents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.early
+SCENES = ("attention", "latents")
+
+
+def test_kernels_fit_the_gpu(misfits: list[dict[str, Any]]) -> None:
+    assert misfits == []

@@ -1,0 +1,14 @@
+"""Experts and the routing to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.early
+SCENES = ("mixtures",)
+
+
+def test_kernels_fit_the_gpu(misfits: list[dict[str, Any]]) -> None:
+    assert misfits == []
