@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ddtree.ops.backend import limits
-from ddtree.ops.linear import gated_linear, launch, linear
+from ddtree.ops.linear import gated_linear, launch, linear, linear_pair
 
 pytestmark = pytest.mark.gpu
 WEIGHTS = [
@@ -49,6 +49,23 @@ def test_gated_rows_do_not_know_each_other(n: int, k: int) -> None:
     assert (every.float() - exact).norm() / exact.norm() < 5e-3
     for m in (1, 9, 17, 33, 64, 65, 81, 129):
         assert torch.equal(gated_linear(x[:m], weight), every[:m]), m
+
+
+@pytest.mark.parametrize(("n", "f", "k"), [(384, 256, 7168), (10, 40, 200)], ids=str)
+def test_rows_of_a_pair_do_not_know_each_other(n: int, f: int, k: int) -> None:
+    x, weight = data(n, k)
+    _, stacked = data(2 * f, k)
+    plain, inner = linear_pair(x, weight, stacked, dtype=torch.float32)
+    exact = x.float() @ weight.float().T
+    assert (plain - exact).norm() / exact.norm() < 1e-5
+    gate, up = (x.float() @ stacked.float().T).chunk(2, -1)
+    exact = torch.nn.functional.silu(gate) * up
+    assert (inner.float() - exact).norm() / exact.norm() < 5e-3
+    for m in (1, 9, 17, 33, 64, 65, 81, 129):
+        few = linear_pair(x[:m], weight, stacked, dtype=torch.float32)
+        assert torch.equal(few[0], plain[:m]), m
+        assert torch.equal(few[1], inner[:m]), m
+    assert int(launch.counts(x.device).sum()) == 0
 
 
 def test_the_head_gives_float32_and_no_tile_changes_a_bit() -> None:

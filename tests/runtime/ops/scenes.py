@@ -15,7 +15,7 @@ from ddtree.ops.experts.packed import Packed
 from ddtree.ops.head_linear import head_linear
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.latent_attention import latent_attention
-from ddtree.ops.linear import gated_linear, linear
+from ddtree.ops.linear import gated_linear, linear, linear_pair
 from ddtree.ops.marginals import marginals
 from ddtree.ops.path_features import path_features
 from ddtree.ops.rms_norm import rms_norm
@@ -79,7 +79,7 @@ def latent(batch: int, new: int, pattern: str | torch.Tensor, heads: int = 8) ->
 
 
 def products() -> None:
-    """Qwen3-8B's weights for one token, a tree and a prompt chunk; SmolLM2's, split and odd."""
+    """Qwen3-8B's weights for one token, a tree and a prompt chunk; SmolLM2's; a rank of K2.6."""
     for tokens in (1, 65, 512):
         x = empty(tokens, 4096)
         gated_linear(x, empty(24576, 4096))
@@ -87,6 +87,7 @@ def products() -> None:
     gated_linear(empty(17, 576), empty(3072, 576))
     linear(empty(17, 200), empty(576, 200))
     linear(empty(17, 576), empty(49152, 576), dtype=torch.float32)
+    linear_pair(empty(1, 7168), empty(384, 7168), empty(512, 7168), dtype=torch.float32)
 
 
 def mixtures() -> None:

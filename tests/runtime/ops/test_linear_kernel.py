@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ddtree.ops.backend import kernels_everywhere
-from ddtree.ops.linear import gated_linear, launch, linear
+from ddtree.ops.linear import gated_linear, launch, linear, linear_pair
 from tests.runtime.ops.interpreted import close, interpreted, poisoned
 
 pytestmark = interpreted
@@ -37,6 +37,19 @@ def test_gated_products(m: int, n: int, k: int) -> None:
     with kernels_everywhere():
         got = gated_linear(x, weight)
     close(got, gated_linear(x, weight))
+
+
+@pytest.mark.parametrize(("m", "n", "f", "k"), [(1, 70, 40, 96), (17, 100, 33, 1200)], ids=str)
+def test_a_plain_and_a_gated_product_in_one_launch(m: int, n: int, f: int, k: int) -> None:
+    x, weight = data(m, n, k)
+    stacked = torch.randn(2 * f, k) / k**0.5
+    with kernels_everywhere():
+        plain, inner = linear_pair(x, weight, stacked)
+        logits, _ = linear_pair(x.half(), weight.half(), stacked.half(), dtype=torch.float32)
+    close(plain, linear(x, weight))
+    close(inner, gated_linear(x, stacked))
+    torch.testing.assert_close(logits, linear(x, weight), atol=5e-3, rtol=5e-3)
+    assert int(launch.counts(x.device).abs().sum()) == 0
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["split", "whole"])

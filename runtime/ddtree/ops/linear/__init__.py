@@ -46,6 +46,31 @@ def gated_linear(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return out.view(*x.shape[:-1], -1)
 
 
+def linear_pair(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    stacked: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """linear(x, weight, dtype=dtype) [..., N] and gated_linear(x, stacked) [..., F], in one launch.
+
+    For two weights [N, K] and [2 F, K] too small to fill a device: a router and a shared expert.
+    Its sums are cut as those of one weight of N + 2 F rows, so bits are not those of the two ops.
+    """
+    dtype = dtype or x.dtype
+    if not (_runs(x, weight) and _runs(x, stacked)):
+        return multiply(x, weight, None, dtype), gated(x, stacked)
+    from ddtree.ops.linear import launch
+
+    rows = x.reshape(-1, x.shape[-1]).contiguous()
+    n, f = weight.shape[0], stacked.shape[0] // 2
+    plain = torch.empty(rows.shape[0], n, dtype=dtype, device=x.device)
+    inner = torch.empty(rows.shape[0], f, dtype=x.dtype, device=x.device)
+    launch.run_pair(rows, (weight, stacked), (plain, inner))
+    return plain.view(*x.shape[:-1], -1), inner.view(*x.shape[:-1], -1)
+
+
 def _runs(x: torch.Tensor, weight: torch.Tensor) -> bool:
     """Whether the kernel takes this; float32 on CUDA is cuBLAS's, the kernel has no unit for it."""
     if x.shape[-1] != weight.shape[-1]:

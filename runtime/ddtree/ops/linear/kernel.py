@@ -64,17 +64,16 @@ def gather_parts(
     return total
 
 
-@triton.jit(do_not_specialize=["M", "MB"])
-def linear(
-    p_x, p_w, p_y, p_r, p_part, p_count, M, N, MB, K: tl.constexpr, BN: tl.constexpr,
+@triton.jit
+def tile(
+    i_tile, p_x, p_w, p_y, p_r, p_part, p_count, M, N, MB, K: tl.constexpr, BN: tl.constexpr,
     BM: tl.constexpr, BESIDE: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr,
     SPLITS: tl.constexpr, EVEN: tl.constexpr, WHOLE: tl.constexpr, MODE: tl.constexpr,
 ):  # fmt: skip
-    """One [BN, BM + BESIDE] tile, or one split of it. Grid (tiles, SPLITS or 1); counts stay 0.
+    """One [BN, BM + BESIDE] tile, or one split of it; parts and counts are this tile's own.
 
     MODE 2: a tile is 8 rows of gate, the 8 of up, and so on: what one thread has of both.
     """
-    i_tile = tl.program_id(0)
     i_n = i_tile // MB
     o_i = tl.arange(0, BN)
     if MODE == 2:
@@ -102,8 +101,7 @@ def linear(
     else:
         i_split = tl.program_id(1)
         SIZE: tl.constexpr = BN * (BM + BESIDE)
-        p_tile = p_part + i_tile.to(tl.int64) * (SPLITS * SIZE)
-        p_mine = p_tile + i_split * SIZE
+        p_mine = p_part + i_split * SIZE
         a, b = multiply(
             p_x, p_w, o_row, o_a, o_b, M, i_split * SPAN, K, BN, BM, BESIDE, BK, STEPS, EVEN
         )
@@ -113,10 +111,40 @@ def linear(
         if BESIDE > 0:
             tl.store(p_mine + at_b, b)
         tl.debug_barrier()  # every thread's part is written before this program counts as arrived
-        if tl.atomic_add(p_count + i_tile, 1, sem="acq_rel") == SPLITS - 1:
-            total_a = gather_parts(p_tile, at_a, BN, BM, SIZE, SPLITS)
+        if tl.atomic_add(p_count, 1, sem="acq_rel") == SPLITS - 1:
+            total_a = gather_parts(p_part, at_a, BN, BM, SIZE, SPLITS)
             emit(total_a, p_y, p_r, first, o_a, M, N, BN, BM, MODE)
             if BESIDE > 0:
-                total_b = gather_parts(p_tile, at_b, BN, BESIDE, SIZE, SPLITS)
+                total_b = gather_parts(p_part, at_b, BN, BESIDE, SIZE, SPLITS)
                 emit(total_b, p_y, p_r, first, o_b, M, N, BN, BESIDE, MODE)
-            tl.store(p_count + i_tile, 0)
+            tl.store(p_count, 0)
+
+
+@triton.jit(do_not_specialize=["M", "MB"])
+def linear(
+    p_x, p_w, p_y, p_r, p_part, p_count, M, N, MB, K: tl.constexpr, BN: tl.constexpr,
+    BM: tl.constexpr, BESIDE: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr,
+    SPLITS: tl.constexpr, EVEN: tl.constexpr, WHOLE: tl.constexpr, MODE: tl.constexpr,
+):  # fmt: skip
+    """Grid (tiles, SPLITS or 1); counts stay 0."""
+    i_tile = tl.program_id(0)
+    p_own = p_part + i_tile.to(tl.int64) * (SPLITS * BN * (BM + BESIDE))
+    tile(i_tile, p_x, p_w, p_y, p_r, p_own, p_count + i_tile, M, N, MB, K, BN, BM, BESIDE, BK,
+         STEPS, SPLITS, EVEN, WHOLE, MODE)  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["M", "MB", "FIRST"])
+def pair(
+    p_x, p_w, p_y, p_stacked, p_gated, p_part, p_count, M, N, F, MB, FIRST, K: tl.constexpr,
+    BN: tl.constexpr, BM: tl.constexpr, BESIDE: tl.constexpr, BK: tl.constexpr,
+    STEPS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """A plain product of N outputs in FIRST tiles, and a gated one of F in the others."""
+    i_tile = tl.program_id(0)
+    p_own = p_part + i_tile.to(tl.int64) * (SPLITS * BN * (BM + BESIDE))
+    if i_tile < FIRST:
+        tile(i_tile, p_x, p_w, p_y, p_y, p_own, p_count + i_tile, M, N, MB, K, BN, BM, BESIDE, BK,
+             STEPS, SPLITS, EVEN, WHOLE, 0)  # fmt: skip
+    else:
+        tile(i_tile - FIRST, p_x, p_stacked, p_gated, p_gated, p_own, p_count + i_tile, M, F, MB, K,
+             BN, BM, BESIDE, BK, STEPS, SPLITS, EVEN, WHOLE, 2)  # fmt: skip

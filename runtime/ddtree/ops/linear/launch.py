@@ -125,33 +125,82 @@ def run(
     tile = blocks or choose(m, n, mode, x)
     across = -(-m // (tile.tokens + tile.beside))
     tiles = -(-n // (tile.rows // 2 if mode == GATED else tile.rows)) * across
-    split = how.splits > 1 and not tile.whole
-    part = out
-    if split:
-        size = tiles * how.splits * tile.rows * (tile.tokens + tile.beside)
-        part = torch.empty(size, dtype=torch.float32, device=x.device)
-        assert tiles <= counts(x.device).numel(), "more tiles than counters"
-    kernel.linear[(tiles, how.splits if split else 1)](
+    added = out if residual is None else residual
+    kernel.linear[(tiles, programs(how, tile))](
         x,
         weight,
         out,
-        out if residual is None else residual,
-        part,
-        counts(x.device),
+        added,
+        *scratch(tiles, how, tile, x),
         m,
         n,
         across,
-        K=k,
-        BN=tile.rows,
-        BM=tile.tokens,
-        BESIDE=tile.beside,
-        BK=how.width,
-        STEPS=how.steps,
-        SPLITS=how.splits,
-        EVEN=how.even(k),
-        WHOLE=tile.whole,
         MODE=mode,
-        num_warps=tile.warps,
-        num_stages=tile.stages,
-        enable_fp_fusion=False,  # the sum of parts is the same in both kinds of program
+        **constants(k, how, tile),
     )
+
+
+def run_pair(
+    x: torch.Tensor,
+    weights: tuple[torch.Tensor, torch.Tensor],
+    outs: tuple[torch.Tensor, torch.Tensor],
+    blocks: Blocks | None = None,
+) -> None:
+    """x [M, K] by weights [N, K] and gated [2 F, K] into outs [M, N] and [M, F]."""
+    (m, k), n, f = x.shape, outs[0].shape[1], outs[1].shape[1]
+    how = cut(n + 2 * f, k)
+    tile = blocks or choose(m, n + 2 * f, PLAIN, x)
+    across = -(-m // (tile.tokens + tile.beside))
+    first = -(-n // tile.rows) * across
+    tiles = first + -(-2 * f // tile.rows) * across
+    kernel.pair[(tiles, programs(how, tile))](
+        x,
+        weights[0],
+        outs[0],
+        weights[1],
+        outs[1],
+        *scratch(tiles, how, tile, x),
+        m,
+        n,
+        f,
+        across,
+        first,
+        **constants(k, how, tile),
+    )
+
+
+def programs(how: Cut, tile: Blocks) -> int:
+    """Programs that share a tile."""
+    return 1 if tile.whole else how.splits
+
+
+def scratch(
+    tiles: int, how: Cut, tile: Blocks, x: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Room for the parts of all tiles, and their counters."""
+    counters = counts(x.device)
+    if programs(how, tile) == 1:
+        return x, counters
+    assert tiles <= counters.numel(), "more tiles than counters"
+    size = tiles * how.splits * tile.rows * (tile.tokens + tile.beside)
+    return torch.empty(size, dtype=torch.float32, device=x.device), counters
+
+
+def constants(k: int, how: Cut, tile: Blocks) -> dict[str, int | bool]:
+    """What a kernel is compiled for. Without fused multiply-adds, so that the sum of parts is the
+    same in both kinds of program.
+    """
+    return {
+        "K": k,
+        "BN": tile.rows,
+        "BM": tile.tokens,
+        "BESIDE": tile.beside,
+        "BK": how.width,
+        "STEPS": how.steps,
+        "SPLITS": how.splits,
+        "EVEN": how.even(k),
+        "WHOLE": tile.whole,
+        "num_warps": tile.warps,
+        "num_stages": tile.stages,
+        "enable_fp_fusion": False,
+    }
