@@ -37,6 +37,12 @@ class Samples:
         """Of the GPUs that were there when it began."""
         return tuple(index for index, _, _ in self.head.gpus)
 
+    @property
+    def own(self) -> tuple[int, ...] | None:
+        """GPUs on which the driver saw a process of the service; None where it was not asked."""
+        told = [line.u for line in self.lines if line.u is not None]
+        return tuple(sorted({index for each in told for index in each})) if told else None
+
     def package(self, place: int) -> Series:
         """uJ that the counter of one CPU package says."""
         return self.host(lambda line: line.e[place] if line.e and place < len(line.e) else None)

@@ -47,6 +47,9 @@ from ddops.spec.telemetry import (
 
 _PARTS: Final = 120  # of the window, to be drawn: a point every 3 pixels
 _SHORTEST_PART_S: Final = 0.2  # two samples
+_HIDDEN: Final = {
+    "processes on GPUs": "the driver lists none of the service's, so the fullest serve"
+}
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ def telemetry(text: str, window: Window, expected: Expected) -> Telemetry:
     if samples is None:
         return absent("the file of samples is empty")
     span = _Span(window.opened, window.opened + window.length_s)
-    own = _own(samples, span, expected.used)
+    listed = samples.own
+    own = listed or _fullest(samples, span, expected.used)
     faults = tuple(faults_of(samples, window, expected.gpus))
     packages = _package_j(samples, span)
     told = not faults and window.length_s > 0
@@ -77,11 +81,12 @@ def telemetry(text: str, window: Window, expected: Expected) -> Telemetry:
         source=samples.head.source,
         gpus=gpus,
         serving=own,
+        serving_by="processes" if listed else "memory",
         host=_host(samples, span, packages if told else None),
         energy_j=energy,
         j_per_token=round(energy / expected.tokens, 6) if energy and expected.tokens else None,
         faults=faults,
-        missing=dict(samples.head.why),
+        missing=dict(samples.head.why) | (_HIDDEN if listed == () else {}),
         curve=_curve(samples, span, own),
     )
 
@@ -123,7 +128,7 @@ class _Span:
         return total / self.length if total is not None and self.length > 0 else None
 
 
-def _own(samples: Samples, span: _Span, used: int) -> tuple[int, ...]:
+def _fullest(samples: Samples, span: _Span, used: int) -> tuple[int, ...]:
     """The `used` GPUs that hold the most memory: an engine fills those that it runs on."""
 
     def held(index: int) -> float:

@@ -66,6 +66,16 @@ class Nvml:
         found = [[index, *self._row(handle)] for index, handle in self.handles]
         return [(now, [row for row in found if any(value is not None for value in row[1:])])]
 
+    def running(self, pids: list[int]) -> list[int] | None:
+        """The GPUs that one of these processes calculates on; None where none tells of processes.
+
+        Told by the numbers that the driver's own side knows: in a container those may be others.
+        """
+        told = {index: self._processes(handle) for index, handle in self.handles}
+        if all(found is None for found in told.values()):
+            return None
+        return [index for index, found in told.items() if not set(found or ()).isdisjoint(pids)]
+
     def close(self) -> None:
         self.nv.nvmlShutdown()
 
@@ -109,6 +119,10 @@ class Nvml:
         held = held or self._ask(lambda: nv.nvmlDeviceGetMemoryInfo(handle))
         return held and round(held.used / 2**20)
 
+    def _processes(self, handle: object) -> list[int] | None:
+        found = self._ask(lambda: self.nv.nvmlDeviceGetComputeRunningProcesses(handle))
+        return None if found is None else [process.pid for process in found]
+
     def _throttles(self, handle: object) -> int | None:
         """Drivers before 535, and bindings for them, have the older name alone."""
         bits = self._ask(lambda: self.nv.nvmlDeviceGetCurrentClocksEventReasons(handle))
@@ -130,10 +144,12 @@ class Smi:
 
     def __init__(self, interval_s: float, ahead: float) -> None:
         """`ahead`: of the wall clock, by which the tool stamps its lines."""
-        told = _smi("--query-gpu=index,name,power.limit")
+        told = [split(line) for line in _smi("--query-gpu=index,name,power.limit,uuid") or ()]
         if not told:
             raise Nothing("nvidia-smi tells of no GPU, or is not installed")
-        self.gpus = [[int(row[0]), row[1], number(row[2])] for row in map(split, told)]
+        self.gpus = [[int(row[0]), row[1], number(row[2])] for row in told]
+        self.uuids = [(int(row[0]), row[3]) for row in told]
+        self.processes = _smi("--query-compute-apps=gpu_uuid,pid")
         self.ahead, self.late_s = ahead, 2 * interval_s
         self.heard: list[tuple[float, list[Row]]] = []
         loop = f"--loop-ms={interval_s * 1e3:.0f}"
@@ -152,6 +168,14 @@ class Smi:
         """Those since the last call, at the times that the tool gave them."""
         heard, self.heard = self.heard, []
         return heard
+
+    def running(self, pids: list[int]) -> list[int] | None:
+        """As it was in the beginning: the tool is a process for each question."""
+        if self.processes is None:
+            return None
+        own = {str(pid) for pid in pids}
+        held = {row[0] for row in map(split, self.processes) if row[-1] in own}
+        return [index for index, uuid in self.uuids if uuid in held]
 
     def close(self) -> None:
         self.process.terminate()

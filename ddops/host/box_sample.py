@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, Protocol
@@ -38,8 +39,7 @@ def start(file: Path) -> None:
     hears, says = os.pipe()
     if os.fork():
         os.close(says)
-        complaint = os.read(hears, 4096).decode()
-        sys.exit(complaint or None)
+        sys.exit(os.read(hears, 4096).decode() or None)
     os.close(hears)
     os.setsid()
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -95,6 +95,8 @@ class Gpus(Protocol):
 
     def samples(self, now: float) -> list[tuple[float, list[Any]]]: ...
 
+    def running(self, pids: list[int]) -> list[int] | None: ...
+
     def close(self) -> None: ...
 
 
@@ -117,6 +119,8 @@ class Sampler:
             self.looked = now
             self.service.look()
             self.abandoned = self.holder is not None and self.holder.gone()
+            if self.gpus is not None:
+                self._write({"t": round(now, 3), "u": self.gpus.running(self.service.pids)})
         for line in self._lines(now):
             self._write(line)
 
@@ -126,8 +130,7 @@ class Sampler:
             due = max(due + self.orders["interval_s"], time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
             self.sample()
-        if self.gpus is not None:
-            time.sleep(self.gpus.late_s)  # what it says of now is still to come
+        time.sleep(self.gpus.late_s if self.gpus else 0.0)  # what it says of now is still to come
         self.sample()
         if self.gpus is not None:
             self.gpus.close()
@@ -174,6 +177,8 @@ class Sampler:
             except source.Nothing as nothing:
                 reasons.append(str(nothing))
             else:
+                if opened.running([]) is None:
+                    self.why["processes on GPUs"] = "the driver lists none, so the fullest serve"
                 return opened
         self.why["gpus"] = "; ".join(reasons)
         return None
@@ -214,12 +219,9 @@ class Holder:
 
     def _find(self) -> Path | None:
         for process in Path("/proc").glob("[0-9]*"):
-            try:
-                found = next(filter(self._leads, (process / "fd").iterdir()), None)
-            except OSError:
-                continue  # another user's, or it has ended
-            if found is not None:
-                return found
+            with suppress(OSError):  # another user's, or it has ended
+                for fd in filter(self._leads, (process / "fd").iterdir()):
+                    return fd
         return None
 
     def _leads(self, fd: Path) -> bool:
@@ -240,10 +242,8 @@ class Packages:
             raise LookupError("this kernel tells no energy of CPU packages")
         self.files = [zone / "energy_uj" for _, zone in packages]
         self.energy()
-        self.told = [
-            [name, int((zone / "max_energy_range_uj").read_text("ascii"))]
-            for name, zone in packages
-        ]
+        most = "max_energy_range_uj"
+        self.told = [[name, int((zone / most).read_text("ascii"))] for name, zone in packages]
 
     def energy(self) -> list[int]:
         return [int(file.read_text("ascii")) for file in self.files]

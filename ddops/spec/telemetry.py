@@ -46,12 +46,13 @@ class Head(Word):
 
 
 class Sample(Word):
-    """Of GPUs (`g`), or of the host (all the others)."""
+    """Of GPUs (`g`), of whose they are (`u`), or of the host (all the others)."""
 
     model_config = _FINITE
 
     t: float
     g: tuple[GpuRow, ...] | None = None
+    u: tuple[int, ...] | None = None  # indices of GPUs that a process of the service runs on
     e: tuple[int, ...] | None = None  # uJ of each CPU package
     c: tuple[float, float] | None = None  # seconds of cores in use, and in all
     m: int | None = None  # bytes of memory in use
@@ -135,6 +136,7 @@ class Telemetry(Word):
     source: Literal["nvml", "nvidia-smi"] | None
     gpus: tuple[GpuUse, ...]  # all of the box
     serving: tuple[int, ...]  # indices of those that the service is taken to run on
+    serving_by: Literal["processes", "memory"] = "memory"  # by the driver's list, or by a guess
     host: HostUse | None
     energy_j: float | None  # of the GPUs that serve, else of the CPU packages
     j_per_token: float | None

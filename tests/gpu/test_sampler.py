@@ -42,13 +42,17 @@ def sampled(work: Callable[[], object], file: Path) -> Telemetry:
 
 
 def mine(told: Telemetry) -> GpuUse:
-    """Of the GPU that torch works on: others may be hidden from it, and full of somebody else's."""
+    """Of the GPU that torch works on: others may be hidden from it, and full of somebody else's.
+
+    It serves, unless this is a container whose processes have other numbers outside.
+    """
     asked = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
     said = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
     rows = (line.split(", ") for line in said.splitlines())
     found = {uuid.removeprefix("GPU-"): int(index) for index, uuid in rows}
     own = torch.cuda.get_device_properties(torch.cuda.current_device())
     index = found[str(own.uuid).removeprefix("GPU-")]
+    assert told.serving == (index,) if told.serving_by == "processes" else told.missing
     return next(gpu for gpu in told.gpus if gpu.index == index)
 
 

@@ -87,6 +87,25 @@ def test_the_gpus_that_serve_are_those_that_hold_the_most() -> None:
     assert told.serving == (1,)
 
 
+def test_what_the_driver_lists_counts_before_memory() -> None:
+    def listed(*found: int) -> Telemetry:
+        seen: list[tuple[int, ...]] = [(), found]
+        told = [json.dumps({"t": sampled.BEGAN, "u": each}) for each in seen]
+        head, _, rest = sampled.text(gpus=2).partition("\n")
+        return of("\n".join([head, *told, rest]), expected=Expected(2000, gpus=2, used=1))
+
+    second, both, neither = listed(1), listed(0, 1), listed()
+    assert (second.serving, second.serving_by, second.energy_j) == ((1,), "processes", 2000.0)
+    assert (both.serving, both.energy_j) == ((0, 1), 6000.0)
+    assert (neither.serving, neither.serving_by) == ((0,), "memory")
+    assert neither.missing["processes on GPUs"].startswith("the driver lists none of the service")
+
+
+def test_samples_of_before_the_driver_was_asked_say_nothing_of_it() -> None:
+    told = of(sampled.text())
+    assert (told.serving_by, told.missing) == ("memory", {})
+
+
 def test_a_gap_forbids_an_energy_and_says_how_long_it_was() -> None:
     told = of(sampled.text(change=between(3.0, 8.0)))
     assert set(kinds(told)) == {"gap"}

@@ -1,5 +1,6 @@
 /* Two GPUs of a driver. GPU 1 tells its throttle reasons by the older name alone, and its memory; it
-   is lost while the file that FAKE_LOST names exists. */
+   is lost while the file that FAKE_LOST names exists. A program of somebody else's fills GPU 0; the
+   process that FAKE_SERVICE names is on GPU 1. FAKE_HIDDEN: it lists no processes. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,6 +10,7 @@ typedef struct { int index; } device;
 typedef struct { unsigned gpu, memory; } utilization;
 typedef struct { unsigned long long total, free, used; } memory;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory_v2;
+typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } process;
 typedef union { double d; unsigned ui; unsigned long ul; unsigned long long ull; long long ll; } number;
 typedef struct {
     unsigned fieldId, scopeId;
@@ -17,7 +19,7 @@ typedef struct {
     number value;
 } field;
 
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, LOST = 15 };
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, LOST = 15 };
 static device devices[2] = {{0}, {1}};
 
 static int answer(device *d) {
@@ -76,6 +78,15 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(device *d, unsigned long long *bit
 }
 int nvmlDeviceGetTemperature(device *d, int sensor, unsigned *degrees) {
     *degrees = 61;
+    return answer(d);
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(device *d, unsigned *count, process *found) {
+    const char *service = getenv("FAKE_SERVICE");
+    unsigned room = *count;
+    if (getenv("FAKE_HIDDEN")) return NOT_SUPPORTED;
+    *count = d->index == 0 || service;
+    if (*count > room) return INSUFFICIENT_SIZE;
+    if (*count) *found = (process){d->index ? atoi(service) : 699, 84516ull << 20, -1, -1};
     return answer(d);
 }
 int nvmlDeviceGetFieldValues(device *d, int count, field *fields) {
