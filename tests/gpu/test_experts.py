@@ -110,12 +110,25 @@ def test_int4_is_the_reference_to_a_rounding(tokens: int, packed: tuple[Packed, 
 def test_an_int4_tokens_bits_do_not_depend_on_the_others(packed: tuple[Packed, Packed]) -> None:
     """600 tokens make tiles of 16 pairs, 9 and 33 of 8, one of one."""
     x, chosen, weights = tokens_of(600)
-    together = expert_mlp(x, packed, chosen, weights, x)
+    inner, down = x[:, :NARROW].contiguous(), torch.randn(WIDE, NARROW, device="cuda").bfloat16()
+    together = expert_mlp(x, packed, chosen, weights, x, (inner, down))
     for count in (1, 9, 33):
         for begin in (0, 100, 224):
             part = slice(begin, begin + count)
             alone_x, alone = x[part], (chosen[part], weights[part])
-            assert expert_mlp(alone_x, packed, *alone, alone_x).equal(together[part])
+            beside = (alone_x, (inner[part], down))
+            assert expert_mlp(alone_x, packed, *alone, *beside).equal(together[part])
+
+
+@pytest.mark.parametrize("tokens", [1, 9, 33, 300])
+def test_what_every_token_goes_to_is_added(tokens: int, packed: tuple[Packed, Packed]) -> None:
+    x, chosen, weights = tokens_of(tokens)
+    inner = x[:, :NARROW].contiguous()
+    down = torch.randn(WIDE, NARROW, device="cuda").bfloat16() / 8
+    found = expert_mlp(x, packed, chosen, weights, x, (inner, down)).float()
+    wanted = reference.expert_mlp(x.float(), *packed, chosen, weights) + x.float()
+    wanted += inner.float() @ down.float().T
+    assert (found - wanted).norm() < 0.01 * wanted.norm()
 
 
 def test_a_token_is_routed_alike_whatever_is_beside_it() -> None:

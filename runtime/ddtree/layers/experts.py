@@ -8,6 +8,7 @@ from torch import nn
 from ddtree.layers.mlp import GatedMlp
 from ddtree.layers.routing import SigmoidRouter, SoftmaxRouter
 from ddtree.ops.experts import Stack, expert_mlp
+from ddtree.ops.linear import linear_pair
 from ddtree.ops.routing import Choice
 
 
@@ -35,12 +36,23 @@ class SparseMlp(nn.Module):
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
         """[..., H] -> [..., H], plus `residual`."""
-        chosen, weights = self.router(x)
+        scores, inner = self._scored(x)
+        chosen, weights = self.router(x, scores)
         if self.held is not None:
             chosen, weights = self._own(chosen, weights, self.held)
-        if self.shared is not None:
+        beside = None
+        if self.shared is not None and self.shared.down.packed:
             residual = self.shared(x, residual)
-        return expert_mlp(x, (self.gate_up, self.down), chosen, weights, residual)
+        elif self.shared is not None:
+            beside = self.shared.gated(x) if inner is None else inner, self.shared.down.weight
+        return expert_mlp(x, (self.gate_up, self.down), chosen, weights, residual, beside)
+
+    def _scored(self, x: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """The router's scores and what `shared.down` takes, where one launch makes both."""
+        if self.shared is None or not self.router.fits(x) or self.shared.gate_up.packed:
+            return None, None
+        weights = (self.router.gate.weight, self.shared.gate_up.weight)
+        return linear_pair(x, *weights, dtype=torch.float32)
 
     @staticmethod
     def _own(chosen: torch.Tensor, weights: torch.Tensor, held: range) -> Choice:

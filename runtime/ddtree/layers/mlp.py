@@ -18,10 +18,11 @@ class GatedMlp(nn.Module):
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
         """[..., H] -> [..., H], plus `residual`."""
-        out: torch.Tensor = self.down(self._gated(x), residual)
+        out: torch.Tensor = self.down(self.gated(x), residual)
         return out
 
-    def _gated(self, x: torch.Tensor) -> torch.Tensor:
+    def gated(self, x: torch.Tensor) -> torch.Tensor:
+        """What `down` takes: silu(gate) * up."""
         if not self.gate_up.packed:
             return gated_linear(x, self.gate_up.weight)
         gate, up = torch.chunk(self.gate_up(x), 2, dim=-1)

@@ -1,6 +1,7 @@
 """Who of a mixture's experts a token goes to, and with what weight.
 
 Routers give experts [..., K] int64 of each token x [..., H], and their weights [..., K] float32.
+`scores` [..., E] float32 may be made already, beside another product of x, where the gate `fits`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from torch import nn
 
 from ddtree.config import Experts
 from ddtree.layers.linear import Linear
+from ddtree.ops.backend import uses_kernel
 from ddtree.ops.linear import linear
 from ddtree.ops.routing import Choice, route
 
@@ -20,8 +22,12 @@ class SoftmaxRouter(nn.Module):
         self.gate = gate
         self.experts = experts
 
-    def forward(self, x: torch.Tensor) -> Choice:
-        return route(self.gate(x).float(), self.experts)
+    def forward(self, x: torch.Tensor, scores: torch.Tensor | None = None) -> Choice:
+        return route(self.gate(x).float() if scores is None else scores, self.experts)
+
+    def fits(self, x: torch.Tensor) -> bool:
+        """Not in 16 bits, where scores are rounded to x's before the softmax."""
+        return False
 
 
 class SigmoidRouter(nn.Module):
@@ -37,11 +43,15 @@ class SigmoidRouter(nn.Module):
         self.correction = correction
         self.experts = experts
 
-    def forward(self, x: torch.Tensor) -> Choice:
-        return route(self._scores(x), self.experts, self.correction)
+    def forward(self, x: torch.Tensor, scores: torch.Tensor | None = None) -> Choice:
+        scores = self._scores(x) if scores is None else scores
+        return route(scores, self.experts, self.correction)
+
+    def fits(self, x: torch.Tensor) -> bool:
+        return uses_kernel(x) and not self.gate.packed and self.gate.weight.dtype == x.dtype
 
     def _scores(self, x: torch.Tensor) -> torch.Tensor:
-        if x.is_cuda and self.gate.weight.dtype == x.dtype:
+        if self.fits(x):
             return linear(x, self.gate.weight, dtype=torch.float32)
         scores: torch.Tensor = self.gate(x.float())
         return scores

@@ -100,7 +100,8 @@ def mixtures() -> None:
     for tokens in (1, 33, 1200):
         x = empty(tokens, 7168)
         chosen, weights = route(empty(tokens, 384, dtype=torch.float32), KIMI, empty(384))
-        expert_mlp(x, (int4(384, 512, 7168), int4(384, 7168, 256)), chosen, weights, x)
+        shared = empty(tokens, 256), empty(7168, 256)
+        expert_mlp(x, (int4(384, 512, 7168), int4(384, 7168, 256)), chosen, weights, x, shared)
         expert_mlp(x, (int4(48, 4096, 7168), int4(48, 7168, 2048)), chosen, weights, x)
     route(empty(33, 128, dtype=torch.float32), replace(KIMI, count=128, sigmoid=None))
     deepseek = replace(KIMI, count=256, sigmoid=SigmoidRouting(8, 4, scaling=2.5))

@@ -55,6 +55,24 @@ def test_the_kernels_agree_with_the_reference(sizes: tuple[int, ...]) -> None:
     close(got, expert_mlp(x, stacks, chosen, weights, x))
 
 
+def shared(m: int, hidden: int, features: int) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(features)
+    return torch.randn(m, features), torch.randn(hidden, features) / features**0.5
+
+
+@interpreted
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("features", [16, 64, 130])
+def test_what_every_token_goes_to_is_added(sizes: tuple[int, ...], features: int) -> None:
+    x, stacks, chosen, weights = data(*sizes)
+    inner, down = shared(sizes[0], sizes[1], features)
+    plain = expert_mlp(x, stacks, chosen, weights, x, (inner, down))
+    wanted = x + every_expert_on_every_token(x, stacks, chosen, weights) + inner @ down.T
+    torch.testing.assert_close(plain, wanted, rtol=1e-4, atol=1e-4)
+    with kernels_everywhere(), poison():
+        close(expert_mlp(x, stacks, chosen, weights, x, (inner, down)), plain)
+
+
 @interpreted
 def test_an_expert_that_is_elsewhere_adds_nothing() -> None:
     x, stacks, chosen, weights = data(9, 64, 64, 4, 2)

@@ -261,17 +261,34 @@ def walk_packed(
 
 
 @triton.jit
-def combine(p_part, p_weight, p_residual, p_y, N, TOP: tl.constexpr, BN: tl.constexpr):
-    """y = residual + sum of a token's parts, best expert first, times their weights.
+def combine(
+    p_part, p_weight, p_residual, p_inner, p_down, p_y, M, N, TOP: tl.constexpr, K: tl.constexpr,
+    BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """y = residual + a token's parts, best expert first, times their weights + down of inner.
 
-    A part without weight may be nobody's, and then was never written.
+    Grid (tiles of N, tiles of M). A part without weight may be nobody's, and then was never
+    written. K: features of inner, the shared expert's; 0 without one.
     """
-    i_m = tl.program_id(0).to(tl.int64)
-    o_n = tl.program_id(1) * BN + tl.arange(0, BN)
+    o_n = tl.program_id(0) * BN + tl.arange(0, BN)
+    o_m = (tl.program_id(1) * BM + tl.arange(0, BM)).to(tl.int64)
     m_n = o_n < N
-    total = tl.load(p_residual + i_m * N + o_n, mask=m_n, other=0.0).to(tl.float32)
+    m_m = o_m < M
+    mask = m_n[:, None] & m_m[None, :]
+    at = o_m[None, :] * N + o_n[:, None]
+    total = tl.load(p_residual + at, mask=mask, other=0.0).to(tl.float32)
     for i_k in tl.static_range(TOP):
-        weight = tl.load(p_weight + i_m * TOP + i_k + 0 * o_n)
-        m_part = m_n & (weight != 0)
-        total += weight * tl.load(p_part + (i_m * TOP + i_k) * N + o_n, mask=m_part, other=0.0)
-    tl.store(p_y + i_m * N + o_n, total.to(p_y.dtype.element_ty), mask=m_n)
+        weight = tl.load(p_weight + o_m * TOP + i_k, mask=m_m, other=0.0)[None, :]
+        p_own = p_part + (o_m[None, :] * TOP + i_k) * N + o_n[:, None]
+        total += weight * tl.load(p_own, mask=mask & (weight != 0), other=0.0)
+    if K > 0:
+        shared = tl.zeros([BN, BM], tl.float32)
+        for first in range(0, K, BK):
+            o_k = first + tl.arange(0, BK)
+            p_rows = p_down + o_n[:, None].to(tl.int64) * K + o_k[None, :]
+            w = tl.load(p_rows, mask=m_n[:, None] & (o_k < K)[None, :], other=0.0)
+            p_x = p_inner + o_m[:, None] * K + o_k[None, :]
+            x = tl.load(p_x, mask=m_m[:, None] & (o_k < K)[None, :], other=0.0)
+            shared = tl.dot(w, tl.trans(x), shared, input_precision="ieee")
+        total += shared
+    tl.store(p_y + at, total.to(p_y.dtype.element_ty), mask=mask)

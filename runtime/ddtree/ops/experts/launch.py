@@ -19,7 +19,8 @@ MANY = 8  # pairs an expert
 LONE = 4  # tokens whose pairs are a tile each: hardly any two of them share an expert
 BP = 8  # pairs that a program of `arrange` places: 2.8 us with 72 of them, 3.3 with 32
 COUNTED = 256  # pairs that it counts at once
-WIDE = 256  # outputs that a program of `combine` sums
+OUTPUTS = 32  # that a program of `combine` sums
+MOST_TOKENS = 16  # of it
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ def run(
     chosen: torch.Tensor,  # [M, K] int64
     weights: torch.Tensor,  # [M, K] float32
     residual: torch.Tensor,  # [M, H]
+    shared: tuple[torch.Tensor, torch.Tensor] | None,  # [M, S], [H, S]
 ) -> torch.Tensor:
     """[M, H] in x's dtype. Everything contiguous."""
     gate_up, down = stacks
@@ -116,11 +118,38 @@ def run(
     cut = tiles(chosen, down.shape[0], _pairs(chosen.numel(), gate_up, down))
     held = torch.empty(m * k, down.shape[2], dtype=x.dtype, device=x.device)
     part = torch.empty(m * k, hidden, dtype=torch.float32, device=x.device)
-    out = torch.empty_like(x)
     _multiply(x, gate_up, held, cut, top=k)
     _multiply(held, down, part, cut)
-    combine = kernel.combine[(m, -(-hidden // WIDE))]
-    combine(part, weights, residual, out, hidden, TOP=k, BN=WIDE, num_warps=2)
+    return _combine(part, weights, residual, shared)
+
+
+def _combine(
+    part: torch.Tensor,  # [M K, H] float32
+    weights: torch.Tensor,
+    residual: torch.Tensor,
+    shared: tuple[torch.Tensor, torch.Tensor] | None,
+) -> torch.Tensor:
+    out = torch.empty_like(residual)
+    m, hidden = out.shape
+    inner, down = (out, out) if shared is None else shared
+    tokens = min(max(8, 1 << (m - 1).bit_length()), MOST_TOKENS)
+    kernel.combine[(-(-hidden // OUTPUTS), -(-m // tokens))](
+        part,
+        weights,
+        residual,
+        inner,
+        down,
+        out,
+        m,
+        hidden,
+        TOP=weights.shape[1],
+        K=0 if shared is None else inner.shape[1],
+        BN=OUTPUTS,
+        BM=tokens,
+        BK=BK,
+        num_warps=2,
+        enable_fp_fusion=False,  # tiles of few tokens and of many round alike
+    )
     return out
 
 
