@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ddops.engines.table import ENGINES
-from ddops.facts import apt, clock, hardware, port, python, tools, units
+from ddops.facts import apt, clock, hardware, imports, port, python, tools, units
 from ddops.facts.look import NO_PROGRAM, look_service, look_system
 from ddops.host.base import Host
 from ddops.host.open import place_of
@@ -21,7 +21,8 @@ def glance(host: Host, box: Box) -> Glimpse:
     """Raises `HostError` only when the box itself cannot be looked at."""
     place, wish = place_of(host, box), box.deployment
     machine, gpus = look_system(host, place), hardware.look(host)
-    asked = host.run(python.command(place.engine_python, ENGINES[wish.engine].needed))
+    needed = ENGINES[wish.engine].needed
+    asked = host.run(python.command(place.engine_python, needed))
     found = python.parse(asked.stdout) if asked.ok else None
     return Glimpse(
         system=machine,
@@ -35,6 +36,7 @@ def glance(host: Host, box: Box) -> Glimpse:
         interpreter=place.engine_python,
         complaint=_complaint(asked),
         python=found,
+        broken=_broken(host, place, needed) if found and not found.missing else {},
         port=_port(host, place, wish) if found else None,
         service=_service(host, place, machine) if found else None,
     )
@@ -44,6 +46,10 @@ def _clock(host: Host) -> Clock:
     asked = time.time()
     said = host.run(clock.COMMAND).stdout
     return clock.parse(said, asked=asked, answered=time.time())
+
+
+def _broken(host: Host, place: Place, modules: tuple[str, ...]) -> dict[str, str]:
+    return imports.parse(host.run(imports.command(place.engine_python, modules)))
 
 
 def _complaint(asked: Result) -> str | None:

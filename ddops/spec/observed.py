@@ -190,5 +190,6 @@ class Glimpse(Word):
     interpreter: str  # the path where the engine's is looked for
     complaint: str | None  # of that interpreter, when it is there and does not run
     python: Python | None
+    broken: dict[str, str]  # modules that are installed and cannot be imported, and why
     port: Port | None
     service: Service | None

@@ -115,6 +115,10 @@ def interpreter(want: Deployment, seen: Glimpse, engine: Engine) -> Verdict:
             f"there is no {seen.interpreter}",
             "name an interpreter that has ddops and the engine as `python` in the inventory",
         )
+    if seen.broken:
+        reasons = "; ".join(f"`import {name}`: {why}" for name, why in seen.broken.items())
+        said = f"{seen.python.executable} cannot run {engine.name}: {reasons}"
+        return fail("Python", said, f"`{seen.python.executable} -m {engine.install}`")
     return python(seen.python, engine)
 
 

@@ -55,6 +55,19 @@ def test_an_interpreter_that_fails_is_told_in_its_own_words(machine: Machine) ->
     assert said["Python"] == f"{machine.python} does not run: it is broken"
 
 
+def test_a_module_whose_own_needs_are_missing_fails_before_a_deploy_does(machine: Machine) -> None:
+    module = machine.folder / "found" / "minijinja" / "__init__.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("import what_it_needs\n", "utf-8")
+    script = machine.python.read_text("utf-8")
+    machine.python.write_text(script.replace('PYTHONPATH="', f'PYTHONPATH="{module.parents[1]}:'))
+    done = machine.ddops("check", "stand", "--json")
+    assert done.returncode == 5
+    (said,) = [one for one in json.loads(done.stdout) if one["subject"] == "Python"]
+    why = "`import minijinja`: ModuleNotFoundError: No module named 'what_it_needs'"
+    assert said["said"].endswith(f"cannot run ddtree: {why}")
+
+
 def test_a_plan_is_refused_for_what_a_preflight_fails() -> None:
     doing = {**SEEN["hardware"], "on_bus": 8, "complaint": "it has failed"}
     with pytest.raises(CheckError, match="no driver answers: it has failed") as caught:

@@ -38,6 +38,7 @@ def glimpse(machine: str | None = None, *, nodes: int = 0, on_bus: int = 0, **mo
         "interpreter": "/v/bin/python",
         "complaint": None,
         "python": SEEN["python"],
+        "broken": {},
         "port": SEEN["port"],
         "service": SEEN["service"],
     }
@@ -136,6 +137,13 @@ def test_an_environment_that_a_deploy_will_bring_only_warns() -> None:
 def test_modules_that_are_missing_fail_with_what_installs_them() -> None:
     verdict = judged(glimpse(python={"missing": ["torch", "gguf"]}))["Python"]
     assert "lacks torch, gguf" in verdict.said
+    assert "pip install" in str(verdict.fix)
+
+
+def test_a_module_that_cannot_be_imported_fails_with_its_reason() -> None:
+    verdict = judged(glimpse(broken={"torch": "ImportError: libcudnn.so.9"}))["Python"]
+    assert verdict.state == "fail"
+    assert verdict.said.endswith("cannot run ddtree: `import torch`: ImportError: libcudnn.so.9")
     assert "pip install" in str(verdict.fix)
 
 
