@@ -39,7 +39,7 @@ HELP = {
     "threads": "CPU threads of a process; by default all cores, in equal parts",
     "tp": "processes, a device each, that share every matrix of the target",
     "ep": "the same, with whole experts: for mixtures over slow links",
-    "graphs": "auto: whole steps as CUDA graphs where there is CUDA; off: eager",
+    "graphs": "auto: steps and prefills as CUDA graphs where there is CUDA; off: eager",
 }
 
 EPILOG = """\

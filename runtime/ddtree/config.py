@@ -147,7 +147,7 @@ class EngineConfig:
     threads: int | None = None  # CPU threads; None: all cores, in equal parts to the ranks
     tp: int = 1  # ranks, a process each, that share every matrix
     ep: int = 1  # the same, but experts are whole: a rank has some of them
-    graphs: Literal["auto", "off"] = "auto"  # auto: whole steps as CUDA graphs where there is CUDA
+    graphs: Literal["auto", "off"] = "auto"  # auto: steps and prefills as graphs on CUDA
 
     def __post_init__(self) -> None:
         if self.mode != "ar" and self.drafter is None:

@@ -12,8 +12,11 @@ from ddtree.engine.budget import BudgetChooser, StepTimes
 from ddtree.engine.company import Company
 from ddtree.engine.errors import CapacityError
 from ddtree.engine.geometry import step_budgets, tree_depth, tree_nodes
+from ddtree.engine.graphs import Graphs
+from ddtree.engine.lines import WIDTH, captured_forms
 from ddtree.engine.loop import Engine
 from ddtree.engine.prefill import fixed_seconds, warm
+from ddtree.engine.prefiller import Prefiller
 from ddtree.engine.runner import Runner
 from ddtree.engine.scheduler import Capacity, Scheduler
 from ddtree.engine.state import RowState
@@ -46,21 +49,29 @@ def build_runner(
         pools = _pools(config, models, (capacity.pages + 1) * config.page_size)
     except (RuntimeError, MemoryError) as error:
         raise CapacityError(f"a cache of {capacity.pages} pages does not fit: {error}") from error
-    per_row = -(-(config.context_length + capacity.reach) // config.page_size)
+    # a prompt's last line may be padded beyond its end
+    per_row = -(-(config.context_length + max(capacity.reach, WIDTH)) // config.page_size)
     state = RowState(capacity.rows, per_row, config.context_length, models.target.device)
     decoding = Decoding(config.mode, tree_depth(config, models), step_budgets(config, models))
     stepper = Stepper(models, pools, state, decoding)
+    prefiller = Prefiller(models, pools, per_row)
     batches = [size for size in BATCHES if size < capacity.rows] + [capacity.rows]
     buckets = [Bucket(batch, budget) for batch in batches for budget in decoding.budgets]
     chooser = None
     with torch.inference_mode():
-        if graphs and config.drafter != "prompt-lookup":
-            stepper.capture(buckets)
-            warm(models, pools, config.prefill_chunk)
-        prefill_seconds = fixed_seconds(models, pools)
+        if graphs:
+            recorder = Graphs()
+            forms = captured_forms(config.prefill_chunk, capacity.rows, per_row)
+            prefiller.capture(forms, recorder)
+            warm(prefiller, config.prefill_chunk)
+            if config.drafter != "prompt-lookup":
+                stepper.capture(buckets, recorder)
+        prefill_seconds = fixed_seconds(prefiller)
         if config.adaptive:
             chooser = BudgetChooser(StepTimes(stepper.measure(buckets)), capacity.rows)
-    return Runner(config, stepper, lag=lag, chooser=chooser, prefill_seconds=prefill_seconds)
+    return Runner(
+        config, stepper, prefiller, lag=lag, chooser=chooser, prefill_seconds=prefill_seconds
+    )
 
 
 def _pools(config: EngineConfig, models: Models, slots: int) -> Pools:

@@ -1,6 +1,6 @@
 """Whether prompts that have a row begin now, or wait for others to be prefilled with. No torch.
 
-One prefill costs launches, whatever its size, and while it runs every answer stands still: that
+One prefill costs something, whatever its size, and while it runs every answer stands still: that
 costs the answers as much as waiting costs the prompts once their waits, together, are as long.
 Whoever stops there pays least where company comes evenly.
 """

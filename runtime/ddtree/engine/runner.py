@@ -12,9 +12,11 @@ from typing import Literal, NamedTuple
 from ddtree.config import EngineConfig
 from ddtree.core.sequence import Sequence, TokenLogprob
 from ddtree.engine.budget import BudgetChooser
+from ddtree.engine.lines import Piece
 from ddtree.engine.logprobs import logprobs_at
 from ddtree.engine.others import NOBODY, Others
-from ddtree.engine.prefill import Committed, First, Piece, method_of, prefill, write
+from ddtree.engine.prefill import Committed, First, prefill
+from ddtree.engine.prefiller import Prefiller, method_of
 from ddtree.engine.scheduler import Chunk
 from ddtree.engine.state import News
 from ddtree.engine.stepper import Launch, Reading, Stepper, Ticket
@@ -39,6 +41,7 @@ class Runner:
         self,
         config: EngineConfig,
         stepper: Stepper,
+        prefiller: Prefiller,
         *,
         lag: Literal[0, 1],
         chooser: BudgetChooser | None = None,
@@ -46,6 +49,7 @@ class Runner:
     ) -> None:
         self.others: Others = NOBODY
         self.config, self.stepper, self.state = config, stepper, stepper.state
+        self.prefiller = prefiller
         self.models, self.pools = stepper.models, stepper.pools
         self.device = stepper.device
         self.lag = lag  # steps that the host is behind the device
@@ -68,12 +72,12 @@ class Runner:
     def prefill(self, chunks: list[Chunk]) -> list[First]:
         """Start to cache the chunks. The last one of a fresh prompt also gives its first token.
 
-        On CUDA all chunks are one padded forward: it is launches that cost there. A CPU pays for
-        every padded token, so there they run one by one.
+        On CUDA all chunks are one forward: it is launches that cost there. On a CPU they run one
+        by one, each unpadded.
         """
         self.prefills += bool(chunks)
         groups = [chunks] if self.device.type == "cuda" else [[chunk] for chunk in chunks]
-        firsts = [prefill(group, self.models, self.pools, self.others) for group in groups if group]
+        firsts = [prefill(group, self.prefiller, self.others) for group in groups if group]
         found = [first for first in firsts if first is not None]
         self._unread = bool(chunks) and not found
         return found
@@ -83,7 +87,7 @@ class Runner:
         if isinstance(order, Launch):
             self.stepper.launch(order)
         else:
-            write(order, self.models, self.pools)
+            self.prefiller.write(order)
 
     def first_tokens(self, firsts: list[First]) -> list[tuple[Sequence, Committed]]:
         """Waits for the prefill, not for the step behind it."""

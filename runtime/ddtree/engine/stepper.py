@@ -1,13 +1,14 @@
 """Runs whole steps on the device: captured graphs where there are any, else the same eagerly.
 
-A graph is captured per bucket (batch, budget), largest first, in one memory pool. Everything it
-reads or writes was allocated before; the tree is data, so there is no budget it could not hold.
+A graph is captured per bucket (batch, budget), largest first. The tree is data, so there is no
+budget it could not hold.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import torch
 
 from ddtree.config import Mode
 from ddtree.core.batch import DraftTree
+from ddtree.engine.graphs import Graphs
 from ddtree.engine.host_tree import padded_trees
 from ddtree.engine.state import News, RowState
 from ddtree.engine.upload import upload
@@ -79,7 +81,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Ticket:
-    """A launched step. `stepped` is what it made, valid until the next launch."""
+    """A launched step. `stepped` is what it made, valid until the next launch or prefill."""
 
     stepped: Stepped
     budgets: tuple[int, ...]  # those `numbers` has a mass for
@@ -119,19 +121,13 @@ class Stepper:
         self.device = pools.target.kv.device
         self._captured: dict[Bucket, _Captured] = {}
 
-    def capture(self, buckets: list[Bucket]) -> None:
+    def capture(self, buckets: list[Bucket], graphs: Graphs) -> None:
         """Record one graph a bucket on rows of padding, which change nothing that is in use."""
-        pool = torch.cuda.graph_pool_handle()
         for bucket in sorted(buckets, reverse=True):
             index = self._padding(bucket.batch)
             # the kernel that filters also serves greedy rows, so one graph serves every request
             launch = Launch([], bucket.budget, "nucleus", longest=self.state.longest)
-            self._eager(index, launch)  # compiles kernels
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            # other threads may speak to the device meanwhile: NCCL's watch over other ranks does
-            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-                ticket = self._eager(index, launch)
+            graph, ticket = graphs.record(partial(self._eager, index, launch))
             held = [self.state.padding_row] * bucket.batch
             self._captured[bucket] = _Captured(graph, index, ticket, held)
 

@@ -87,7 +87,7 @@ def test_prompts_prefilled_together_answer_as_they_do_alone(
 
     def together(self: Runner, chunks: list[Chunk]) -> list[First]:
         sizes.append(len(chunks))
-        first = prefill(chunks, self.models, self.pools) if chunks else None
+        first = prefill(chunks, self.prefiller) if chunks else None
         return [] if first is None else [first]
 
     monkeypatch.setattr(Runner, "prefill", together)
