@@ -82,8 +82,7 @@ def smallest(forms: Iterable[Form], needed: Form) -> Form | None:
 def captured_forms(chunk: int, rows: int, pages: int) -> list[Form]:
     """Those worth a graph where a step takes `chunk` tokens of at most `rows` prompts.
 
-    Each prompt may leave a line unfilled. What has more lines than the last form takes the device
-    longer than its launches take the host.
+    Each prompt may leave a line unfilled. What has more lines than the last form runs eagerly.
     """
     most = min(-(-chunk // WIDTH) + min(rows, chunk), STEPS[-1])
     steps = [*[lines for lines in STEPS if lines < most], most]
