@@ -69,7 +69,7 @@ DDTREE = Engine(
         "gguf",
         "tokenizers",
         "minijinja",
-        "fastapi",
+        "starlette",
         "uvicorn",
         "prometheus_client",
     ),

@@ -7,10 +7,13 @@ import hmac
 import time
 from collections.abc import Callable
 
-from fastapi import FastAPI, Request
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ddtree.server import info, intake
@@ -27,17 +30,17 @@ MAX_BODY_BYTES = 8 * 1024 * 1024
 LONG_BODY_BYTES = 20_000
 
 
-def build(service: Service) -> FastAPI:
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+def build(service: Service) -> Starlette:
+    app = Starlette(
+        routes=_ROUTES,
+        middleware=[Middleware(Gate, api_key=service.identity.api_key)],
+        exception_handlers={
+            ApiError: _api_error,
+            HTTPException: _http_error,
+            Exception: _server_error,
+        },
+    )
     app.state.service = service
-    app.add_exception_handler(ApiError, _api_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _server_error)
-    for path, route in _ROUTES.items():
-        app.add_api_route(path, route, methods=["GET"], response_model=None)
-    app.add_api_route("/v1/completions", completions, methods=["POST"], response_model=None)
-    app.add_api_route("/v1/chat/completions", chat, methods=["POST"], response_model=None)
-    app.add_middleware(Gate, api_key=service.identity.api_key)
     return app
 
 
@@ -102,14 +105,16 @@ async def chat(request: Request) -> Response:
     return await _answer(request, read)
 
 
-_ROUTES = {
-    "/health": health,
-    "/ready": ready,
-    "/metrics": metrics,
-    "/server_info": server_info,
-    "/v1/models": models,
-    "/v1/models/{name:path}": model,
-}
+_ROUTES = [
+    Route("/v1/chat/completions", chat, methods=["POST"]),
+    Route("/v1/completions", completions, methods=["POST"]),
+    Route("/health", health),
+    Route("/ready", ready),
+    Route("/metrics", metrics),
+    Route("/server_info", server_info),
+    Route("/v1/models", models),
+    Route("/v1/models/{name:path}", model),
+]
 
 
 async def _answer(request: Request, read: Callable[[bytes, Loaded], Ask]) -> Response:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ddtree.core.sequence import Finish, Speculation, TokenLogprob
 from ddtree.server.inbox import Arrival
@@ -29,8 +30,7 @@ class Named:
     top: tuple[tuple[bytes, float], ...]
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """What an arrival adds to the answer."""
 
     text: str
@@ -47,12 +47,17 @@ class Choice:
         stops: Sequence[str],
         hidden: frozenset[int],
         speech: Speech | None = None,
+        *,
+        logprobs: bool = True,
     ) -> None:
+        """`logprobs`: whether arrivals may bring some."""
         self._tokenizer = tokenizer
         self._hidden = hidden  # tokens that end the answer and are no part of its text
         self._text = tokenizer.detokenizer()
         self._stops = StopFinder(stops)
         self._speech = speech  # None: all of it is text
+        # what most answers are, and most of their steps
+        self._plain = not stops and speech is None and not logprobs
         self._decoded = 0  # characters, those held back included
         self._sent = 0
         self._named: deque[Named] = deque()  # logprobs of text that is held back
@@ -71,6 +76,8 @@ class Choice:
         self.tokens += len(arrival.tokens)
         self.speculation = arrival.speculation or self.speculation
         self.reused = arrival.reused or self.reused
+        if self._plain and arrival.finish is None:
+            return Piece(self._text.push(arrival.tokens))
         certain = self._stops.push(self._decode(arrival))
         if self._stops.found is None and arrival.finish is not None:
             certain += self._stops.push(self._text.flush())

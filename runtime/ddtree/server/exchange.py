@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 
 from ddtree.core.sequence import Finish, Output
 from ddtree.engine.errors import RequestError
@@ -17,6 +17,8 @@ from ddtree.server.metrics import Timeline
 from ddtree.server.seam import Loaded
 from ddtree.server.service import Service
 
+Pieces = list[tuple[int, Piece]]  # by choice index
+
 
 class Exchange:
     """Lives on the event loop. Whatever happens after `open`, `close` must follow."""
@@ -27,12 +29,20 @@ class Exchange:
         self._loaded = loaded
         self._started = started
         self._choices = [
-            Choice(loaded.tokenizer, ask.stops, request.stop_token_ids, ask.speech(index))
+            Choice(
+                loaded.tokenizer,
+                ask.stops,
+                request.stop_token_ids,
+                ask.speech(index),
+                logprobs=request.logprobs is not None,
+            )
             for index, request in enumerate(ask.requests)
         ]
         self._timelines = [Timeline(service.metrics, started) for _ in ask.requests]
         self._inbox = Inbox(self._hear)
         self._submitted = 0
+        self._open = len(ask.requests)  # choices that go on
+        self.completion_tokens = 0
         self._failure: ApiError | None = None
 
     def open(self) -> None:
@@ -47,19 +57,23 @@ class Exchange:
             self.close()
             raise self._failure from None
 
-    async def pieces(self) -> AsyncIterator[list[tuple[int, Piece]]]:
-        """What came since the last time, by choice index. Raises ApiError."""
-        while any(choice.finish is None for choice in self._choices):
-            arrivals = await self._inbox.take()
-            yield [
-                (index, self._feed(index, arrival))
-                for index, arrival in arrivals.items()
-                if self._choices[index].finish is None
-            ]
+    def listen(self, bell: Callable[[], None]) -> None:
+        """Ring from now on when something came, and a first time for what did already."""
+        self._inbox.bell = bell
+        bell()
+
+    async def wait(self) -> Pieces:
+        """What came since the last time, as soon as something did. Raises ApiError."""
+        return self._fed(await self._inbox.take())
+
+    def pieces(self) -> Pieces:
+        """The same without waiting."""
+        return self._fed(self._inbox.taken())
 
     @property
-    def completion_tokens(self) -> int:
-        return sum(choice.tokens for choice in self._choices)
+    def over(self) -> bool:
+        """Nothing more will come."""
+        return not self._open
 
     def counts(self) -> Counts:
         return Counts(
@@ -90,6 +104,13 @@ class Exchange:
         if self._choices[index].finish is None:
             self._timelines[index].hear(output, at)
 
+    def _fed(self, arrivals: dict[int, Arrival]) -> Pieces:
+        return [
+            (index, self._feed(index, arrival))
+            for index, arrival in arrivals.items()
+            if self._choices[index].finish is None
+        ]
+
     def _feed(self, index: int, arrival: Arrival) -> Piece:
         if arrival.finish is Finish.ERROR:
             self._failure = generation_failed(arrival.error)
@@ -99,7 +120,9 @@ class Exchange:
             raise self._failure
         choice = self._choices[index]
         piece = choice.feed(arrival)
+        self.completion_tokens += len(arrival.tokens)
         if choice.finish is not None:
+            self._open -= 1
             self._timelines[index].end(choice.finish, time.monotonic())
         if choice.stopped and arrival.finish is None:
             self._loaded.engine.abort(self.ask.requests[index].id)

@@ -1,8 +1,9 @@
 """From the engine's thread to the event loop, without either ever waiting for the other.
 
 The engine drops outputs into one queue and wakes the loop once a step: a loop that woke at the
-first of them would take turns with the engine for every one that follows. A reader that is slow
-finds its outputs merged into one: what waits for it is at most the tokens of its own answer,
+first of them would take turns with the engine for every one that follows. Streams are written
+while it sorts them: to wake a task for each would cost more than to write it. A reader that is
+slow finds its outputs merged into one: what waits for it is at most the tokens of its own answer,
 which the context bounds.
 """
 
@@ -38,9 +39,13 @@ class Arrival:
 
 
 class Inbox:
-    """Where the outputs of one HTTP request wait, by choice index. Lives on the loop."""
+    """Where the outputs of one HTTP request wait, by choice index. Lives on the loop.
+
+    Its reader waits for them (`take`), or hangs up a bell, which rings once for all that came.
+    """
 
     def __init__(self, on_output: Callable[[int, Output, float], None] | None = None) -> None:
+        self.bell: Callable[[], None] = _nobody
         self._on_output = on_output  # index, output, monotonic time the engine sent it
         self._waiting: dict[int, Arrival] = {}
         self._filled = asyncio.Event()
@@ -56,10 +61,15 @@ class Inbox:
         """Nothing more will come, for this reason."""
         self._error = error
         self._filled.set()
+        self.bell()
 
     async def take(self) -> dict[int, Arrival]:
         """Everything that waits; returns at the first that comes, or raises what failed."""
         await self._filled.wait()
+        return self.taken()
+
+    def taken(self) -> dict[int, Arrival]:
+        """What waits already, or nothing; raises what failed."""
         self._filled.clear()
         if self._error is not None:
             raise self._error
@@ -68,12 +78,17 @@ class Inbox:
 
 
 class Postbox:
-    """The one way out of the engine's thread."""
+    """The one way out of the engine's thread.
+
+    Sorting, and the writing that comes of it, takes at most half of the time, so that the engine
+    finds the interpreter free: where steps are quicker than that, several go out as one.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._queue: deque[tuple[Inbox, int, Output, float]] = deque()
         self._woken = False
+        self._rests_until = 0.0  # monotonic
 
     def to(self, inbox: Inbox, index: int) -> Callable[[Output], None]:
         """The callback to hand to the engine."""
@@ -94,8 +109,21 @@ class Postbox:
             self._queue.clear()
 
     def _sort(self) -> None:
+        began, spent = time.monotonic(), time.thread_time()
+        if began < self._rests_until:
+            self._loop.call_later(self._rests_until - began, self._sort)
+            return
         # Before the queue is read: what is posted from here on wakes the loop again.
         self._woken = False
+        filled: dict[Inbox, None] = {}
         while self._queue:
             inbox, index, output, at = self._queue.popleft()
             inbox.put(index, output, at)
+            filled[inbox] = None
+        for inbox in filled:
+            inbox.bell()
+        self._rests_until = began + 2 * (time.thread_time() - spent)
+
+
+def _nobody() -> None:
+    """Nobody wants to hear it."""

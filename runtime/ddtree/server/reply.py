@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from starlette.responses import JSONResponse, Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from ddtree.server import answer
 from ddtree.server.answer import Json
@@ -17,6 +17,7 @@ from ddtree.server.choice import Piece
 from ddtree.server.chunks import DONE, Chunks, event
 from ddtree.server.errors import ApiError
 from ddtree.server.exchange import Exchange
+from ddtree.server.outlet import Outlet
 
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -60,8 +61,8 @@ class Whole(Reply):
     async def _body(self) -> Json:
         ask = self.exchange.ask
         said: list[list[Piece]] = [[] for _ in ask.requests]
-        async for pieces in self.exchange.pieces():
-            for index, piece in pieces:
+        while not self.exchange.over:
+            for index, piece in await self.exchange.wait():
                 said[index].append(piece)
         return {
             **answer.head(ask, chunk=False),
@@ -73,30 +74,34 @@ class Whole(Reply):
 class Stream(Reply):
     """One chunk for each choice and engine step; several steps in one if the client is slow."""
 
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__(exchange)
+        self._chunks = Chunks(exchange.ask)
+        self._opened: set[int] = set()
+
     async def work(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+        last = b""
         try:
-            await self._chunks(send)
+            await Outlet(self.exchange, self._events, send).run()
+            if self.exchange.ask.include_usage:
+                last = self._chunks.usage(self.exchange.counts()).encode()
         except ApiError as error:
-            await send(_body(event(error.body)))
-        await send({"type": "http.response.body", "body": DONE})
+            last = event(error.body)
+        await send({"type": "http.response.body", "body": last + DONE})
 
-    async def _chunks(self, send: Send) -> None:
-        ask, chunks = self.exchange.ask, Chunks(self.exchange.ask)
-        opened: set[int] = set()
-        async for pieces in self.exchange.pieces():
-            tokens = self.exchange.completion_tokens
-            events: list[str] = []
-            for index, piece in pieces:
-                if ask.chat and index not in opened:
-                    opened.add(index)
-                    events.append(chunks.opening(index, tokens))
-                if self._worth_sending(piece):
-                    events.append(chunks.piece(index, piece, tokens))
-            if events:
-                await send(_body("".join(events).encode()))
-        if ask.include_usage:
-            await send(_body(chunks.usage(self.exchange.counts()).encode()))
+    def _events(self) -> bytes:
+        """Those of all that came since the last time."""
+        pieces = self.exchange.pieces()
+        tokens = self.exchange.completion_tokens
+        events: list[str] = []
+        for index, piece in pieces:
+            if self.exchange.ask.chat and index not in self._opened:
+                self._opened.add(index)
+                events.append(self._chunks.opening(index, tokens))
+            if self._worth_sending(piece):
+                events.append(self._chunks.piece(index, piece, tokens))
+        return "".join(events).encode()
 
     def _worth_sending(self, piece: Piece) -> bool:
         """An empty chunk still tells a client that counts how many tokens there are."""
@@ -108,7 +113,3 @@ async def _gone(receive: Receive) -> None:
     """Returns when the client has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _body(data: bytes) -> Message:
-    return {"type": "http.response.body", "body": data, "more_body": True}

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from itertools import pairwise
 from unittest.mock import patch
+
+import pytest
 
 from ddtree.core.sequence import Finish, Output, Speculation
 from ddtree.server.inbox import Inbox, Postbox
@@ -76,3 +80,43 @@ def test_an_output_after_the_server_is_gone_does_not_reach_the_engine_as_an_erro
     loop.close()
     postbox.to(Inbox(), 0)(Output("r", (1,)))
     postbox.wake()
+
+
+def test_the_bell_rings_once_for_all_that_came_and_for_what_failed() -> None:
+    async def main() -> None:
+        postbox, inbox, rung = Postbox(asyncio.get_running_loop()), Inbox(), list[list[int]]()
+        inbox.bell = lambda: rung.append([t for one in inbox.taken().values() for t in one.tokens])
+        for token in range(3):
+            postbox.to(inbox, token % 2)(Output("r", (token,)))
+        postbox.wake()
+        await asyncio.sleep(0.01)
+        assert rung == [[0, 2, 1]]
+        with pytest.raises(ConnectionError):
+            inbox.fail(ConnectionError())
+
+    asyncio.run(main())
+
+
+def test_what_takes_long_to_write_is_written_half_of_the_time() -> None:
+    """20 ms for each: what comes within another 20 ms goes out together."""
+
+    def work() -> None:
+        spent, began = time.thread_time(), time.monotonic()
+        while time.thread_time() - spent < 0.02:
+            pass
+        rung.append((began, time.monotonic(), len(inbox.taken()[0].tokens)))
+
+    async def main() -> None:
+        postbox = Postbox(asyncio.get_running_loop())
+        inbox.bell = work
+        for token in range(100):
+            postbox.to(inbox, 0)(Output("r", (token,)))
+            postbox.wake()
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.1)
+
+    inbox, rung = Inbox(), list[tuple[float, float, int]]()
+    asyncio.run(main())
+    assert sum(tokens for *_, tokens in rung) == 100
+    # it began no earlier than twice the work after the one before
+    assert all(later[0] - sooner[0] >= 0.04 for sooner, later in pairwise(rung))
