@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddops.analysis.repeats import Group
+from ddops.analysis.repeats import MISSING, Group
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ def claims(groups: Sequence[Group]) -> tuple[Claim, ...]:
     made += [_answered(group) for group in groups]
     made += [_slower(group) for group in groups]
     made += [_not_good(group) for group in groups]
+    made += _missing(groups)
     return tuple(claim for claim in made if claim is not None)
 
 
@@ -76,10 +77,18 @@ def _by_repeat(group: Group) -> str:
 
 
 def _not_good(group: Group) -> Claim | None:
-    if group.verdict == "ok":
+    if group.verdict in ("ok", MISSING):
         return None
     text = f"{group.pace}: {group.variant.name} {group.verdict}"
     return Claim(text, tuple(record.cell.id for record in group.records if not record.ok))
+
+
+def _missing(groups: Sequence[Group]) -> list[Claim | None]:
+    paces: dict[str, list[str]] = {}
+    for group in groups:
+        if group.verdict == MISSING:
+            paces.setdefault(group.variant.name, []).append(str(group.pace))
+    return [Claim(f"{name} {MISSING} at {', '.join(own)}", ()) for name, own in paces.items()]
 
 
 def _speed(group: Group) -> float:

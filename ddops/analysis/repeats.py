@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median_low
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ddops.analysis.compare import Speedup, baseline, speedup, verdict
 from ddops.spec.matrix import Matrix, Pace, Variant
 from ddops.spec.record import Metrics, Record
 
 _T = TypeVar("_T")
+MISSING: Final = "not measured"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Group:
     def verdict(self) -> str:
         """`ok`, the first verdict that is not, or `not measured`."""
         if not self.records:
-            return "not measured"
+            return MISSING
         bad = [said for said in map(verdict, self.records) if said != "ok"]
         return bad[0] if bad else "ok"
 

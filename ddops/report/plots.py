@@ -16,6 +16,7 @@ from ddops.spec.record import Metrics
 
 _SIZE = (4.6, 3.0)  # inches; small, so that the text stays readable at phone width
 _HEADROOM = 0.15
+_COLUMNS = 4  # of a legend; it is read along its rows and filled along its columns
 _MARKS = ("o", "s", "^", "D", "v", "P")  # by pace
 
 
@@ -86,7 +87,8 @@ def latency(groups: Sequence[Group]) -> Plot | None:
         axes.set_ylabel("tok/s of the service")
 
     caption = "What a user gives up for what the service gains: up and to the right is better."
-    return Plot("Throughput against latency", drawn("latency", draw, names), caption)
+    shown = tuple(name for name in names if any(g.variant.name == name for g in points))
+    return Plot("Throughput against latency", drawn("latency", draw, shown, names), caption)
 
 
 def accept(groups: Sequence[Group]) -> Plot | None:
@@ -103,8 +105,10 @@ def accept(groups: Sequence[Group]) -> Plot | None:
             ys = [_of(group).accept or 0.0 for group in own]
             colour = SERIES[1 + number % (len(SERIES) - 1)]
             mark = _MARKS[number % len(_MARKS)]
-            axes.plot(xs, ys, color=colour, linewidth=1.2, marker=mark, label=str(pace))
-            axes.scatter(xs, ys, color=colour, s=28, marker=mark).set_urls([*map(_anchor, own)])
+            under = len(lines) - 1 - number  # lines may lie on each other: the lower is the wider
+            axes.plot(xs, ys, color=colour, linewidth=1.2 + 2 * under, marker=mark, label=str(pace))
+            size = 28 + 50 * under
+            axes.scatter(xs, ys, color=colour, s=size, marker=mark).set_urls([*map(_anchor, own)])
         budgets = sorted({g.variant.budget or 0 for own in lines.values() for g in own})
         axes.set_xscale("log", base=2)
         axes.set_xticks(budgets, [str(budget) for budget in budgets])
@@ -170,9 +174,14 @@ def drawn(
         axes = figure.add_subplot()
         draw(axes)
         keys = [Patch(color=series_of(names or legend, label), label=label) for label in legend]
+        by_column = [key for first in range(_COLUMNS) for key in keys[first::_COLUMNS]]
         if keys:
             figure.legend(
-                handles=keys, loc="outside upper left", ncols=4, fontsize=9, handlelength=0.7
+                handles=by_column,
+                loc="outside upper left",
+                ncols=_COLUMNS,
+                fontsize=9,
+                handlelength=0.7,
             )
         return inline(figure, name)
 

@@ -46,7 +46,8 @@ def scaling(groups: Sequence[Group]) -> Plot | None:
         f"Output tok/s by C, both logarithmic. Dashed: what {names[0]} makes at C={ladder[0]}, "
         "times C; the further below it, the less a further request adds."
     )
-    return Plot("Scaling with C", drawn("scaling", draw, names), caption)
+    shown = tuple(name for name in names if any(g.variant.name == name for g in points))
+    return Plot("Scaling with C", drawn("scaling", draw, shown, names), caption)
 
 
 def steps(found: Breakdown | None) -> Plot | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from ddops.spec.deployment import Weights
@@ -25,9 +27,23 @@ def setup(run: Run, records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
         ("matrix", f"{run.matrix.name}, fingerprint {run.fingerprint[:12]}"),
     ]  # fmt: skip
     for session in run.sessions:
-        came = f"ddops {session.ddops_version}, commit {session.commit or 'of the release'}"
-        lines.append(("command", f"{' '.join(session.command)} ({session.started_at}, {came})"))
+        came = f"ddops {session.ddops_version}, commit {_short(session.commit) or 'of the release'}"
+        began = moment(session.started_at)
+        lines.append(("command", f"{' '.join(session.command)} ({began}, {came})"))
     return tuple((label, text) for label, text in lines if text)
+
+
+def moment(stamp: str) -> str:
+    """`2026-11-29T20:17:47+00:00` for people, as it is where it is in no such words."""
+    try:
+        return datetime.fromisoformat(stamp).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except ValueError:
+        return stamp
+
+
+def _short(commit: str | None) -> str | None:
+    """Twelve digits of its hash, and what follows them: `+dirty`."""
+    return re.sub(r"^(\w{12})\w+", r"\1", commit) if commit else None
 
 
 def fact(facts: dict[str, Any], *path: str) -> object:

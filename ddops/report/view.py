@@ -14,7 +14,7 @@ from ddops.analysis.repeats import Group, groups
 from ddops.analysis.steady import steadiness
 from ddops.report.power import Power, power
 from ddops.report.rows import ABSENT, COLUMNS, Value, row
-from ddops.report.setup import setup
+from ddops.report.setup import moment, setup
 from ddops.spec.record import Record
 from ddops.spec.run import Run
 
@@ -132,7 +132,7 @@ def _steady(records: Sequence[Record]) -> tuple[Claim, ...]:
 
 def _subtitle(run: Run) -> str:
     engines = {f"{s.engine.name} {s.engine.version}" for s in run.served.values() if s.engine}
-    began = run.sessions[0].started_at if run.sessions else "at an unknown time"
+    began = moment(run.sessions[0].started_at) if run.sessions else "at an unknown time"
     return " · ".join([run.found.model.name, *sorted(engines), f"measured {began}"])
 
 

@@ -106,3 +106,11 @@ def test_where_ar_itself_is_fastest_it_is_said() -> None:
         "C=1: ar is fastest, 10.0 tok/s (autoregressive decoding itself)",
         "C=1: ddtree-b8 is slower than ar, 0.90x",
     ]
+
+
+def test_what_was_not_measured_is_one_sentence_a_variant() -> None:
+    of = records.matrix()
+    made = [r for r in records.records(of) if r.cell.variant.mode == "ar"]
+    said = [claim.text for claim in claims(groups(of, made)) if "not measured" in claim.text]
+    assert "ddtree-b8 not measured at C=1, C=4" in said
+    assert len(said) == len({variant.name for variant in of.variants}) - 1

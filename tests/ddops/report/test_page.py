@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from ddops.flows.report import drawn, viewed
+from ddops.report import plots
 from ddops.report.page import Page
 from ddops.spec.record import Failure
 from tests.ddops import records
@@ -132,6 +133,14 @@ def corner(picture: Path) -> int:
         lightness = image.convert("L").getpixel((3, 3))
     assert isinstance(lightness, int)
     return lightness
+
+
+def test_a_legend_is_read_along_its_rows() -> None:
+    names = [f"variant-{number}" for number in range(6)]
+    svg = plots.drawn("legend", lambda _: None, names)
+    told = re.findall(r'x="([\d.]+)" y="([\d.]+)"[^>]*>(variant-\d)<', svg)
+    at = {name: (round(float(y)), float(x)) for x, y, name in told}
+    assert sorted(names, key=lambda name: at[name]) == names
 
 
 @needs_chromium

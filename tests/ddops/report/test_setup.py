@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddops.report.setup import setup
+from ddops.report.setup import moment, setup
 from ddops.spec.matrix import Slo
 from ddops.spec.record import Record
 from ddops.spec.run import Run
@@ -53,3 +53,14 @@ def test_a_client_that_was_too_slow_is_told() -> None:
     text = said(records.run(OF), [RECORDS[0].model_copy(update=changes), *RECORDS[1:]])["client"]
     assert "its busiest process used at most 0.93 of a core" in text
     assert "1 of 8 records say that it was too slow" in text
+
+
+def test_a_command_comes_with_its_time_and_the_beginning_of_its_commit() -> None:
+    run = records.run(OF)
+    began = run.sessions[0].model_copy(
+        update={"started_at": "2026-11-30T08:54:55+02:00", "commit": f"{'ab' * 20}+dirty"}
+    )
+    text = said(run.model_copy(update={"sessions": (began,)}), RECORDS)["command"]
+    assert "(2026-11-30 06:54 UTC, " in text
+    assert text.endswith("commit abababababab+dirty)")
+    assert moment("at noon") == "at noon"
