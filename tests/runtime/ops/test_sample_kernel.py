@@ -27,7 +27,8 @@ def test_a_seed_and_a_position_draw_the_reference_s_number(kind: torch.dtype) ->
         assert torch.equal(sample(logits, one, one, chance, method="full").tokens, expected)
 
 
-def test_the_peak_tells_of_any_logit_that_is_no_number() -> None:
+def test_the_peak_tells_of_any_logit_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "PART", 64)
     logits = torch.randn(1, 5, 300)
     logits[0, 1, 299], logits[0, 2, 7], logits[0, 3] = torch.nan, torch.inf, -torch.inf
     given = (torch.zeros(1), torch.ones(1), chances(1, 5))
@@ -49,6 +50,7 @@ def test_draws_over_several_blocks(
     method: Method, levels: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "BLOCK", 32)
+    monkeypatch.setattr(launch, "PART", 16)
     torch.manual_seed(len(method))
     logits = torch.randn(4, 2, 70) * 2
     if levels is not None:

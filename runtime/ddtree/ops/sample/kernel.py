@@ -7,8 +7,6 @@ is kept is a threshold (an order-preserving integer of a logit) and how many tie
 import triton
 import triton.language as tl
 
-from ddtree.ops.tree_build.kernel import score_of
-
 
 @triton.jit
 def order_of(x):
@@ -16,6 +14,12 @@ def order_of(x):
     x = tl.where(x == 0.0, 0.0, x)
     bits = x.to(tl.int32, bitcast=True)
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+@triton.jit
+def float_of(order):
+    """The float whose order it is."""
+    return (order ^ ((order >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -49,25 +53,7 @@ def least(p_row, V, low, high, limit, top, hot, BV: tl.constexpr, BY_MASS: tl.co
 @triton.jit
 def weight_at(tau, top, hot):
     """exp((x - top) / hot) of the logit whose order is tau."""
-    return tl.exp((score_of(tau.to(tl.int64) << 32) - top) / hot).to(tl.float64)
-
-
-@triton.jit
-def best(p_row, V, BV: tl.constexpr):
-    """The largest logit, its first index, and the logit again, but NaN where any is."""
-    tops = tl.full([BV], float("-inf"), tl.float32)
-    places = tl.full([BV], 0, tl.int32)
-    broken = tl.full([BV], 0, tl.int32)
-    for base in range(0, V, BV):  # a lane keeps its own best: threads meet once, behind the loop
-        o_v = base + tl.arange(0, BV)
-        x = tl.load(p_row + o_v, mask=o_v < V, other=float("-inf")).to(tl.float32)
-        over = x > tops
-        tops = tl.where(over, x, tops)
-        places = tl.where(over, o_v, places)
-        broken |= (x != x).to(tl.int32)
-    top = tl.max(tops, 0)
-    token = tl.min(tl.where(tops == top, places, V), 0)
-    return top, token, tl.where(tl.max(broken, 0) > 0, float("nan"), top)
+    return tl.exp((float_of(tau) - top) / hot).to(tl.float64)
 
 
 @triton.jit
@@ -154,16 +140,46 @@ def uniform(seed, position):
 
 
 @triton.jit
+def peaks(p_logits, p_tops, p_places, V, PARTS, BV: tl.constexpr):
+    """The largest of BV logits and its first index, which is negative if one is no number.
+
+    Grid (B * N, PARTS).
+    """
+    cell = tl.program_id(0).to(tl.int64)
+    i_part = tl.program_id(1)
+    o_v = i_part * BV + tl.arange(0, BV)
+    x = tl.load(p_logits + cell * V + o_v, mask=o_v < V, other=float("-inf")).to(tl.float32)
+    broken = tl.max((x != x).to(tl.int32), 0)
+    x = tl.where(x != x, float("-inf"), x)
+    top = tl.max(x, 0)
+    place = tl.min(tl.where(x == top, o_v, 0x7FFFFFFF), 0)
+    tl.store(p_tops + cell * PARTS + i_part, top)
+    tl.store(p_places + cell * PARTS + i_part, place | (broken << 31))
+
+
+@triton.jit
+def best(p_tops, p_places, cell, PARTS, BP: tl.constexpr):
+    """The largest logit, its first index, and the logit again, but NaN where any is."""
+    o_p = tl.arange(0, BP)
+    m_p = o_p < PARTS
+    tops = tl.load(p_tops + cell * PARTS + o_p, mask=m_p, other=float("-inf"))
+    places = tl.load(p_places + cell * PARTS + o_p, mask=m_p, other=0x7FFFFFFF)
+    top = tl.max(tops, 0)
+    token = tl.min(tl.where(tops == top, places & 0x7FFFFFFF, 0x7FFFFFFF), 0)
+    return top, token, tl.where(tl.min(places, 0) < 0, float("nan"), top)
+
+
+@triton.jit
 def sample(
-    p_logits, p_temperature, p_top_p, p_top_k, p_min_p, p_seed, p_position, p_out, p_peak, N, V,
-    BV: tl.constexpr, GREEDY: tl.constexpr, TOP_P: tl.constexpr, TOP_K: tl.constexpr,
-    MIN_P: tl.constexpr,
+    p_logits, p_tops, p_places, p_temperature, p_top_p, p_top_k, p_min_p, p_seed, p_position,
+    p_out, p_peak, N, V, PARTS, BV: tl.constexpr, BP: tl.constexpr, GREEDY: tl.constexpr,
+    TOP_P: tl.constexpr, TOP_K: tl.constexpr, MIN_P: tl.constexpr,
 ):  # fmt: skip
     """The choice after one node and its largest logit. Grid (B * N,)."""
     cell = tl.program_id(0).to(tl.int64)
     p_row = p_logits + cell * V
     i_b = cell // N
-    top, token, peak = best(p_row, V, BV)
+    top, token, peak = best(p_tops, p_places, cell, PARTS, BP)
     tl.store(p_peak + cell, peak)
     if not GREEDY:
         temperature = tl.load(p_temperature + i_b)
