@@ -8,7 +8,7 @@ import torch
 from ddtree.core.batch import Marginals
 from ddtree.ops.backend import kernels_everywhere
 from ddtree.ops.marginals import launch, marginals
-from tests.runtime.ops.interpreted import interpreted
+from tests.runtime.ops.interpreted import interpreted, poison
 
 pytestmark = interpreted
 
@@ -26,12 +26,13 @@ def test_the_best_tokens_of_several_parts_in_order(
     width: int, levels: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "PART", 32)
+    monkeypatch.setattr(launch, "BLOCK", 8)
     torch.manual_seed(width)
     logits = torch.randn(2, 3, 110) * 2
     if levels is not None:
         logits = torch.randint(-1, levels, (2, 3, 110)).float()
     logits[0, 0, :100] = float("-inf")
-    with kernels_everywhere():
+    with kernels_everywhere(), poison():
         got = marginals(logits, width)
     expected = ranked(logits, width)
     assert torch.equal(got.tokens, expected.tokens)
@@ -43,6 +44,23 @@ def test_a_vocabulary_smaller_than_the_width_is_ranked_whole() -> None:
     with kernels_everywhere():
         got = marginals(logits, 8)
     assert got.tokens.tolist() == [[[1, 0, 2]]]
+
+
+@pytest.mark.parametrize("vocabulary", [1, 63, 65, 111])
+def test_odd_vocabularies(vocabulary: int) -> None:
+    logits = torch.randint(-2, 3, (1, 2, vocabulary)).float()
+    with kernels_everywhere(), poison():
+        got = marginals(logits.bfloat16(), 17)
+    assert torch.equal(got.tokens, ranked(logits, 17).tokens)
+
+
+def test_a_logit_that_is_no_number_makes_no_probability_one() -> None:
+    logits = torch.randn(1, 2, 70).bfloat16()
+    logits[0, 0, 3], logits[0, 1, 64:] = torch.nan, -torch.nan
+    with kernels_everywhere():
+        got = marginals(logits, 16)
+    assert got.logprobs.isnan().all()
+    assert ((got.tokens >= 0) & (got.tokens < 70)).all()
 
 
 def test_no_width_is_refused() -> None:

@@ -1,85 +1,123 @@
-"""The most probable tokens of each position, in order: parts of the vocabulary, then all parts.
+"""The most probable tokens of each position, in order: maxima of blocks first, then few blocks.
 
-A part keeps its best K by bisecting for a threshold in registers; nothing but K entries is sorted.
-An entry is an order-preserving score above the mirrored token, so entries are unique and equal
-scores go to the smaller token. It is as narrow as it can be: a bit is a round of the bisection.
+A token among the K best lies in one of the K blocks with the largest maxima, equals counted from
+the left on both sides: K other blocks would hold a better token each. So the vocabulary is read
+once, for maxima and the sum of exponentials, and then K blocks of it again.
 """
 
 import triton
 import triton.language as tl
 
-from ddtree.ops.sample.kernel import order_of
-from ddtree.ops.tree_build.kernel import score_of
-
-
-@triton.jit
-def keep(entries, p_out, K: tl.constexpr, BC: tl.constexpr):
-    """Write the K largest of `entries` [BC], all different, in no order."""
-    low = tl.min(entries, 0) - 1  # above `low` lie all of them, above `high` none
-    high = tl.max(entries, 0)
-    count = tl.full([], BC, tl.int32)
-    while count != K:
-        middle = (low >> 1) + (high >> 1) + (low & high & 1)  # their sum may not fit
-        above = tl.sum((entries > middle).to(tl.int32), 0)
-        more = above >= K
-        low = tl.where(more, middle, low)
-        high = tl.where(more, high, middle)
-        count = tl.where(more, above, count)
-    kept = (entries > low).to(tl.int32)
-    at = tl.cumsum(kept, 0) - 1
-    tl.store(p_out + at, entries, mask=kept == 1)
+from ddtree.ops.sample.kernel import float_of, order_of
 
 
 @triton.jit
 def part(
-    p_logits, p_entries, p_stats, V, PARTS, K: tl.constexpr, BV: tl.constexpr, BITS: tl.constexpr,
+    p_logits, p_tops, p_stats, V, BLOCKS, PARTS, BV: tl.constexpr, BS: tl.constexpr,
     SHORT: tl.constexpr,
 ):  # fmt: skip
-    """The K best of BV logits, their maximum and sum of exponentials. Grid (rows, PARTS).
+    """Of BV logits: orders of the maxima of BS, the maximum, the sum. Grid (rows, PARTS).
 
-    BITS of a token; SHORT: the lower half of every score is of no use, as in bfloat16.
+    SHORT: the lower half of every order is of no use, as in bfloat16.
     """
     i_row = tl.program_id(0).to(tl.int64)
     i_part = tl.program_id(1)
-    o_v = i_part * BV + tl.arange(0, BV)
+    o_b = i_part * (BV // BS) + tl.arange(0, BV // BS)
+    o_v = o_b[:, None] * BS + tl.arange(0, BS)[None, :]
     x = tl.load(p_logits + i_row * V + o_v, mask=o_v < V, other=float("-inf")).to(tl.float32)
-    top = tl.max(x, 0)
+    tops = tl.max(x, 1)
+    order = order_of(tops) >> 16 if SHORT else order_of(tops)
+    tl.store(p_tops + i_row * BLOCKS + o_b, order, mask=o_b < BLOCKS)
+    top = tl.max(tops, 0)
     base = tl.where(top == float("-inf"), 0.0, top)  # of a part that holds nothing else
-    total = tl.sum(tl.exp(x - base), 0)
+    total = tl.sum(tl.sum(tl.exp(x - base), 1), 0)
     cell = i_row * PARTS + i_part
     tl.store(p_stats + cell * 2, top)
     tl.store(p_stats + cell * 2 + 1, total)
-    order = (order_of(x) >> 16 if SHORT else order_of(x)).to(tl.int64)
-    entries = (order << BITS) | ((1 << BITS) - 1 - o_v).to(tl.int64)
-    keep(entries, p_entries + cell * K, K, BV)
 
 
 @triton.jit
-def rank(
-    p_entries, p_stats, p_best, p_tokens, p_logprobs, PARTS, K: tl.constexpr, BC: tl.constexpr,
-    BP: tl.constexpr, BK: tl.constexpr, BITS: tl.constexpr, SHORT: tl.constexpr,
-):  # fmt: skip
-    """The K best of all parts in order, and their log-probabilities. Grid (rows,)."""
-    i_row = tl.program_id(0).to(tl.int64)
+def kept_of(order, K):
+    """Which of `order` [BC] are the K largest, of equals the first; and their places, in turn."""
+    low = tl.min(order, 0)  # at least K are not below it
+    high = tl.max(order, 0)
+    while low < high:
+        odd = (low & high & 1) | ((low ^ high) & 1)
+        middle = (low >> 1) + (high >> 1) + odd  # rounded up; their sum may not fit
+        count = tl.sum((order >= middle).to(tl.int32), 0)
+        high = tl.where(count > K, high, tl.where(count == K, middle, middle - 1))
+        low = tl.where(count >= K, middle, low)
+    over = (order > low).to(tl.int32)
+    tie = (order == low).to(tl.int32)
+    both = (over << 16) | tie
+    before = tl.cumsum(both, 0) - both
+    spare = K - tl.sum(over, 0)
+    ties = before & 0xFFFF
+    kept = (over == 1) | ((tie == 1) & (ties < spare))
+    return kept, (before >> 16) + tl.minimum(ties, spare)
+
+
+@triton.jit
+def norm_of(p_stats, i_row, PARTS, BP: tl.constexpr):
+    """log of the sum of exponentials of a row."""
     o_p = tl.arange(0, BP)
     p_row = p_stats + (i_row * PARTS + o_p) * 2
     tops = tl.load(p_row, mask=o_p < PARTS, other=float("-inf"))
     totals = tl.load(p_row + 1, mask=o_p < PARTS, other=0.0)
     top = tl.max(tops, 0)
-    norm = top + tl.log(tl.sum(totals * tl.exp(tops - top), 0))
-    o_c = tl.arange(0, BC)
-    LEAST: tl.constexpr = -(1 << (BITS + (15 if SHORT else 31)))  # of all entries
-    spare = LEAST - 1 - o_c.to(tl.int64)  # below every entry, and all different
-    entries = tl.load(p_entries + i_row * PARTS * K + o_c, mask=o_c < PARTS * K, other=0)
-    entries = tl.where(o_c < PARTS * K, entries, spare)
-    keep(entries, p_best + i_row * K, K, BC)
+    return top + tl.log(tl.sum(totals * tl.exp(tops - top), 0))
+
+
+@triton.jit
+def in_order(order, place, o_k, K: tl.constexpr, SHORT: tl.constexpr):
+    """Orders and places, the largest first, of equals the first place."""
+    if SHORT:  # half an order and a place are one number
+        key = ((order >> 16) << 16) | (0xFFFF - place)
+        key = tl.sort(tl.where(o_k < K, key, -(1 << 31)), descending=True)
+        order = (key >> 16) << 16
+        return order | tl.where(order < 0, 0xFFFF, 0), 0xFFFF - (key & 0xFFFF)
+    key = (order.to(tl.int64) << 32) | (0x7FFFFFFF - place)
+    key = tl.sort(tl.where(o_k < K, key, -(1 << 63)), descending=True)
+    return (key >> 32).to(tl.int32), 0x7FFFFFFF - (key & 0x7FFFFFFF).to(tl.int32)
+
+
+@triton.jit
+def rank(
+    p_logits, p_tops, p_stats, p_found, p_tokens, p_logprobs, V, BLOCKS, PARTS, K: tl.constexpr,
+    KB: tl.constexpr, BB: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, BK: tl.constexpr,
+    BS: tl.constexpr, SHORT: tl.constexpr,
+):  # fmt: skip
+    """The K best of a row's KB best blocks, and their log-probabilities. Grid (rows,).
+
+    A place is a block's, times BS, and a token's in it. What fills up a vector is behind all else,
+    so that it loses to whatever it equals.
+    """
+    i_row = tl.program_id(0).to(tl.int64)
+    p_logits += i_row * V
+    p_blocks = p_found + i_row * (KB + K)
+    p_places = p_blocks + KB
+    LEAST: tl.constexpr = -(1 << (15 if SHORT else 31))
+    norm = norm_of(p_stats, i_row, PARTS, BP)
+    o_b = tl.arange(0, BB)
+    order = tl.load(p_tops + i_row * BLOCKS + o_b, mask=o_b < BLOCKS, other=LEAST)
+    kept, at = kept_of(order, KB)
+    tl.store(p_blocks + at, o_b, mask=kept)
     tl.debug_barrier()  # other threads wrote them
+    o_c = tl.arange(0, BC)
+    m_c = o_c < KB * BS
+    token = tl.load(p_blocks + o_c // BS, mask=m_c, other=0) * BS + o_c % BS
+    m_c = m_c & (token < V)
+    x = tl.load(p_logits + token, mask=m_c, other=float("-inf")).to(tl.float32)
+    order = order_of(x) >> 16 if SHORT else order_of(x)
+    kept, at = kept_of(tl.where(m_c, order, LEAST), K)
+    tl.store(p_places + at, o_c, mask=kept)
+    tl.debug_barrier()
     o_k = tl.arange(0, BK)
-    best = tl.load(p_best + i_row * K + o_k, mask=o_k < K, other=0)
-    best = tl.sort(tl.where(o_k < K, best, LEAST - 1), descending=True)
-    token = (1 << BITS) - 1 - (best & ((1 << BITS) - 1))
-    order = best >> BITS
-    if SHORT:
-        order = (order << 16) | tl.where(order < 0, 0xFFFF, 0)
-    tl.store(p_tokens + i_row * K + o_k, token, mask=o_k < K)
-    tl.store(p_logprobs + i_row * K + o_k, score_of(order << 32) - norm, mask=o_k < K)
+    place = tl.load(p_places + o_k, mask=o_k < K, other=0)
+    token = tl.load(p_blocks + place // BS) * BS + place % BS
+    x = tl.load(p_logits + token, mask=o_k < K, other=float("-inf")).to(tl.float32)
+    order, place = in_order(order_of(x), place, o_k, K, SHORT)
+    place = tl.where(o_k < K, place, 0)
+    token = tl.load(p_blocks + place // BS) * BS + place % BS
+    tl.store(p_tokens + i_row * K + o_k, token.to(tl.int64), mask=o_k < K)
+    tl.store(p_logprobs + i_row * K + o_k, float_of(order) - norm, mask=o_k < K)

@@ -7,51 +7,62 @@ import torch
 from ddtree.core.batch import Marginals
 from ddtree.ops.marginals import kernel
 
-PART = 4096  # logits a part
+PART = 4096  # logits a program reads
+BLOCK = 64  # logits of which only the maximum is kept
 
 
 def most_probable(logits: torch.Tensor, width: int) -> Marginals:
     """See `marginals`. Two launches."""
     rows, deep, vocabulary = logits.shape
-    lines = rows * deep
-    device = logits.device
-    part = min(PART, max(32, 1 << (vocabulary - 1).bit_length()))
-    parts = -(-vocabulary // part)
-    bits = (parts * part - 1).bit_length()
-    short = logits.dtype == torch.bfloat16
-    entries = torch.empty(lines, parts, width, dtype=torch.int64, device=device)
+    lines, device = rows * deep, logits.device
+    part = min(PART, max(BLOCK, _power(vocabulary)))
+    parts, blocks = -(-vocabulary // part), -(-vocabulary // BLOCK)
+    again = min(width, blocks)
+    candidates = _power(again) * BLOCK
+    short = logits.dtype == torch.bfloat16 and candidates <= 1 << 16
+    tops = torch.empty(lines, blocks, dtype=torch.int32, device=device)
     stats = torch.empty(lines, parts, 2, dtype=torch.float32, device=device)
-    best = torch.empty(lines, width, dtype=torch.int64, device=device)
+    scratch = torch.empty(lines, again + width, dtype=torch.int32, device=device)
     found = Marginals(
         torch.empty(rows, deep, width, dtype=torch.int64, device=device),
         torch.empty(rows, deep, width, dtype=torch.float32, device=device),
     )
+    logits = logits.contiguous()
     kernel.part[(lines, parts)](
-        logits.contiguous(),
-        entries,
+        logits,
+        tops,
         stats,
         vocabulary,
+        blocks,
         parts,
-        K=width,
         BV=part,
-        BITS=bits,
+        BS=BLOCK,
         SHORT=short,
-        num_warps=max(1, min(8, part // 256)),
+        num_warps=max(1, min(4, part // 256)),
     )
-    candidates = 1 << (parts * width - 1).bit_length()
     kernel.rank[(lines,)](
-        entries,
+        logits,
+        tops,
         stats,
-        best,
+        scratch,
         found.tokens,
         found.logprobs,
+        vocabulary,
+        blocks,
         parts,
         K=width,
+        KB=again,
+        BB=_power(blocks),
         BC=candidates,
-        BP=1 << (parts - 1).bit_length(),
-        BK=1 << (width - 1).bit_length(),
-        BITS=bits,
+        BP=_power(parts),
+        BK=_power(width),
+        BS=BLOCK,
         SHORT=short,
-        num_warps=max(1, min(16, candidates // 256)),
+        num_warps=max(4, min(16, max(candidates, _power(blocks)) // 512)),
     )
     return found
+
+
+def _power(number: int) -> int:
+    """The next power of two."""
+    return 1 << (number - 1).bit_length()
