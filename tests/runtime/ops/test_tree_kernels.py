@@ -66,8 +66,9 @@ def test_chains(deep: int) -> None:
     assert got.scores is None and expected.scores is None
 
 
-def test_a_row_without_candidates_is_a_root() -> None:
-    given = Marginals(torch.zeros(1, 2, 3, dtype=torch.int64), torch.full((1, 2, 3), -torch.inf))
+@pytest.mark.parametrize("logprob", [-torch.inf, torch.nan])
+def test_a_row_without_candidates_is_a_root(logprob: float) -> None:
+    given = Marginals(torch.zeros(1, 2, 3, dtype=torch.int64), torch.full((1, 2, 3), logprob))
     with kernels_everywhere():
         tree = tree_build(torch.tensor([8]), given, 3)
     assert tree.depths.tolist() == [[0, -1, -1, -1]]

@@ -45,11 +45,12 @@ def grow(
         BUDGET=budget,
         DEEP=deep,
         WIDE=wide,
-        SIZE=1 << (budget - 1).bit_length(),
+        SIZE=max(32, 1 << (budget - 1).bit_length()),
+        TABLE=1 << (deep * wide - 1).bit_length(),
         W=words,
         BW=1 << (words - 1).bit_length(),
-        BLOCK=32,
+        BLOCK=min(128, max(32, 1 << (nodes - 1).bit_length())),
         BOUND=bounds is not None,
-        num_warps=1,  # a pop is five shuffles; more warps would meet in shared memory
+        num_warps=1,  # a pop is five instructions; more warps would meet in shared memory
     )
     return tree
