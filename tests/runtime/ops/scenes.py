@@ -60,10 +60,13 @@ def attend(batch: int, new: int, pattern: str | torch.Tensor, heads: tuple[int, 
 
 
 def latents() -> None:
-    """Kimi-K2.6, an eighth of its heads: one token, trees split and whole, a prompt chunk."""
+    """Kimi-K2.6, an eighth of its heads: one token, trees split and whole, a line of a prompt and
+    many.
+    """
     for batch, new in ((1, 1), (1, 65), (48, 17)):
         latent(batch, new, ints(batch, new, words_for(new)))
-    latent(1, 512, "causal")
+    for lines in (1, 48):
+        latent(lines, 16, "causal")
 
 
 def latent(batch: int, new: int, pattern: str | torch.Tensor, heads: int = 8) -> None:
@@ -87,7 +90,10 @@ def products() -> None:
     gated_linear(empty(17, 576), empty(3072, 576))
     linear(empty(17, 200), empty(576, 200))
     linear(empty(17, 576), empty(49152, 576), dtype=torch.float32)
-    linear_pair(empty(1, 7168), empty(384, 7168), empty(512, 7168), dtype=torch.float32)
+    for tokens in (1, 64):
+        linear(empty(tokens, 1536), empty(576, 1536))
+        linear(empty(tokens, 1024), empty(7168, 1024))
+        linear_pair(empty(tokens, 7168), empty(384, 7168), empty(512, 7168), dtype=torch.float32)
 
 
 def mixtures() -> None:

@@ -46,13 +46,13 @@ def attend(
     """Attention of q [B, N, H, C] over latents [slots, 1, C] into out [B, N, H, R]."""
     (batch, new, heads, size), rank = q.shape, out.shape[-1]
     most = CUTS.most_chunks(paged)
-    cut = blocks or choose(q, most)
+    tree = paged.path is not None
+    cut = blocks or choose(q, most, tree=tree)
     chunks = min(most, 1) if cut.whole else most
     parts = 1 + chunks
     rows = batch * new * heads
     acc = torch.empty(rows * parts * rank, dtype=torch.float32, device=q.device)
     weights = torch.empty(rows * parts * 2, dtype=torch.float32, device=q.device)
-    tree = paged.path is not None
     across = -(-new * heads // cut.rows)
     tails = new * -(-heads // TAIL_ROWS) if tree else across
     fixed = CUTS.fixed | {"R": rank, "H": heads, "WHOLE": cut.whole}
@@ -109,11 +109,15 @@ def _finish(
     )
 
 
-def choose(q: torch.Tensor, chunks: int) -> Blocks:
-    """Blocks for these shapes: enough programs to fill the device, few states to store."""
+def choose(q: torch.Tensor, chunks: int, *, tree: bool = True) -> Blocks:
+    """Blocks for these shapes: enough programs to fill the device, few states to store.
+
+    But for a tree's, a tail has as many rows, and holds its tile: with 32 of them 108 KiB.
+    """
     batch, new, heads, _ = q.shape
     device, rows = limits(q.device), batch * new * heads
-    block = 16 if new * heads <= 16 else 32  # of 64: 15 us for 12 with 9 nodes, 22 for 19 with 33
+    narrow = new * heads <= 16 or not (tree or device.shared > 128 << 10)
+    block = 16 if narrow else 32  # of 64: 15 us for 12 with 9 nodes, 22 for 19 with 33
     many = batch * -(-new * heads // block) >= 2 * device.multiprocessors
     whole = chunks <= 1 or many or rows * (chunks + 1) > SCRATCH
     if whole or chunks > CUTS.turn // CUTS.near:  # a row's sums are in registers, two if whole
