@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -13,7 +15,11 @@ WEIGHTS = [
     (960, 576),
     (576, 576),
     (576, 1536),
+    (1536, 1536),
     (576, 2880),
+    (384, 7168),
+    (7168, 256),
+    (7168, 1024),
     (4096, 4096),
     (4096, 12288),
     (1000, 200),
@@ -33,21 +39,23 @@ def test_rows_do_not_know_each_other(n: int, k: int) -> None:
     every = linear(x, weight, residual)
     exact = x.float() @ weight.float().T + residual.float()
     assert (every.float() - exact).norm() / exact.norm() < 5e-3
-    for m in (1, 9, 16, 17, 33, 64, 65, 81, 128, 129):
+    for m in (1, 9, 16, 17, 33, 49, 64, 65, 81, 97, 128, 129):
         assert torch.equal(linear(x[:m], weight, residual[:m]), every[:m]), m
     for row in (7, 200):
         assert torch.equal(linear(x[row, None], weight, residual[row, None])[0], every[row])
     assert int(launch.counts(x.device).sum()) == 0
 
 
-@pytest.mark.parametrize(("n", "k"), [(1536, 576), (12288, 4096)], ids=str)
+@pytest.mark.parametrize(
+    ("n", "k"), [(1536, 576), (256, 7168), (2304, 7168), (12288, 4096)], ids=str
+)
 def test_gated_rows_do_not_know_each_other(n: int, k: int) -> None:
-    x, weight = data(2 * n, k)
+    x, weight = data(2 * n, k, rows=1088)
     every = gated_linear(x, weight)
     gate, up = (x.float() @ weight.float().T).chunk(2, -1)
     exact = torch.nn.functional.silu(gate) * up
     assert (every.float() - exact).norm() / exact.norm() < 5e-3
-    for m in (1, 9, 17, 33, 64, 65, 81, 129):
+    for m in (1, 9, 17, 33, 64, 65, 81, 97, 129):
         assert torch.equal(gated_linear(x[:m], weight), every[:m]), m
 
 
@@ -82,8 +90,8 @@ def test_the_head_gives_float32_and_no_tile_changes_a_bit() -> None:
         assert torch.equal(out, logits), blocks
 
 
-@pytest.mark.parametrize(("n", "k"), [(960, 576), (576, 1536), (576, 2880)], ids=str)
-def test_no_tile_of_a_small_weight_changes_a_bit(n: int, k: int) -> None:
+@pytest.mark.parametrize(("n", "k"), [(960, 576), (576, 1536), (576, 2880), (384, 7168)], ids=str)
+def test_no_tile_of_a_narrow_weight_changes_a_bit(n: int, k: int) -> None:
     x, weight = data(n, k, rows=130)
     expected = linear(x, weight)
     tiles = [
@@ -93,7 +101,20 @@ def test_no_tile_of_a_small_weight_changes_a_bit(n: int, k: int) -> None:
         launch.Blocks(64, 64, 2, 4, whole=True),
     ]
     if limits(x.device).one_rounding:
-        tiles += [launch.Blocks(64, 64, 4, 8, whole=False), launch.Blocks(64, 64, 4, 4, whole=True)]
+        tiles += [
+            launch.Blocks(64, 64, 4, 8, whole=False),
+            launch.Blocks(64, 64, 4, 4, whole=True),
+            launch.Blocks(128, 128, 8, 3, whole=True),
+        ]
+    how = launch.cut(n, k)
+    if how.parts == 4:
+        tiles += [
+            launch.Blocks(16, 16, 4, 6, whole=False, abreast=True),
+            launch.Blocks(16, 32, 4, 3, whole=True, abreast=True),
+            launch.Blocks(32, 16, 4, 2, whole=False, abreast=True),
+        ]
+    if how.span % 128 == 0:
+        tiles += [replace(tile, width=128, stages=2) for tile in tiles]
     for blocks in tiles:
         out = torch.full_like(expected, float("nan"))
         launch.run(x, weight, out, launch.PLAIN, blocks=blocks)

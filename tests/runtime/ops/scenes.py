@@ -10,6 +10,7 @@ from ddtree.config import Experts, SigmoidRouting
 from ddtree.ops.angles import angles
 from ddtree.ops.bitmask import words_for
 from ddtree.ops.draft_block import draft_block
+from ddtree.ops.embed import embed
 from ddtree.ops.experts import expert_mlp
 from ddtree.ops.experts.packed import Packed
 from ddtree.ops.head_linear import head_linear
@@ -123,6 +124,7 @@ def rows() -> None:
     """Norms and rotary positions of both models, and of a drafter's context in all its layers."""
     for hidden, heads, kv_heads, dim in ((576, 9, 3, 64), (4096, 32, 8, 128)):
         x = empty(1, 17, hidden)
+        embed(ints(1, 17), empty(49152, hidden))
         rms_norm(x, empty(hidden), 1e-5)
         rms_norm(x, empty(hidden), 1e-5, delta=x)
         angle, _ = angles(ints(1, 17), empty(dim, dtype=torch.float32), 1.0, torch.bfloat16)

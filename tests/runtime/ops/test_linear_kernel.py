@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from ddtree.ops.backend import kernels_everywhere
+from ddtree.ops.backend import Limits, kernels_everywhere, pretending
 from ddtree.ops.linear import gated_linear, launch, linear, linear_pair
 from tests.runtime.ops.interpreted import close, interpreted, poisoned
 
@@ -79,13 +81,49 @@ def test_a_tile_of_weights_meets_two_of_tokens(
     close(gate, gated_linear(x, weight))
 
 
+@pytest.mark.parametrize("k", [1024, 600], ids=["even", "odd"])
+def test_parts_side_by_side_are_summed_in_the_order_of_parts_in_sequence(
+    k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "cut", lambda rows, k: launch.Cut(span=128, splits=2, parts=4))
+    x, weight = data(9, 20, k)
+    residual = torch.randn(9, 20)
+    added, inner = linear(x, weight, residual), gated_linear(x, weight)
+    tiles = [launch.Blocks(16, 16, 4, 2, whole=False, abreast=True)]
+    tiles += [replace(tiles[0], whole=True), replace(tiles[0], width=128)]
+    tiles += [replace(tile, abreast=False) for tile in tiles]
+    for mode, expected in ((launch.RESIDUAL, added), (launch.GATED, inner)):
+        got = []
+        for blocks in tiles:
+            got.append(poisoned(*expected.shape))
+            launch.run(x, weight, got[-1], mode, residual, blocks)
+        close(got[0], expected)
+        for one, other in ((0, 1), (0, 3), (0, 4), (2, 5)):  # of one width
+            assert torch.equal(got[one], got[other])
+    assert int(launch.counts(x.device).abs().sum()) == 0
+
+
+LIMITS = [Limits(227 << 10, 132, one_rounding=True), Limits(99 << 10, 188, one_rounding=False)]
+
+
+@pytest.mark.parametrize("device", LIMITS, ids=["sm_90", "sm_120"])
 @pytest.mark.parametrize("mode", [launch.PLAIN, launch.GATED], ids=["plain", "gated"])
-@pytest.mark.parametrize("n", [576, 4096])
-def test_every_number_of_tokens_has_a_tile_for_them(n: int, mode: int) -> None:
+@pytest.mark.parametrize(("n", "k"), [(576, 576), (576, 1536), (896, 7168), (4096, 4096)], ids=str)
+def test_every_number_of_tokens_has_a_tile_for_them(
+    n: int, k: int, mode: int, device: Limits
+) -> None:
+    rows = 2 * n if mode == launch.GATED else n
+    how = launch.cut(rows, k)
+    small = set()
     for m in range(1, 300):
-        blocks = launch.choose(m, n, mode, torch.empty(m, 4096, dtype=torch.bfloat16))
+        with pretending(device):
+            blocks = launch.choose(m, n, mode, torch.empty(m, k, dtype=torch.bfloat16))
         assert blocks.stages >= 2
-        assert m > launch.MOST or n == 576 or m <= blocks.tokens + blocks.beside
+        assert how.span % blocks.width == 0
+        assert not blocks.abreast or how.parts == 4 == blocks.warps
+        assert m > launch.MOST or n < 4096 or m <= blocks.tokens + blocks.beside
+        small.add(blocks.rows < launch.TILE)
+    assert len(small) == 1 or device.one_rounding
 
 
 def test_a_weight_of_other_features_is_refused() -> None:
@@ -93,9 +131,9 @@ def test_a_weight_of_other_features_is_refused() -> None:
         linear(torch.zeros(1, 5), torch.zeros(3, 4))
 
 
-@pytest.mark.parametrize("k", [64, 200, 576, 1536, 2880, 4096, 12288])
+@pytest.mark.parametrize("k", [64, 200, 256, 576, 1024, 1536, 2880, 4096, 7168, 12288])
 @pytest.mark.parametrize("n", [64, 576, 960, 4096, 6144, 12288, 151936])
 def test_a_cut_covers_all_of_k_and_no_split_is_empty(n: int, k: int) -> None:
     how = launch.cut(n, k)
-    assert how.width * how.steps * how.splits >= k
-    assert how.width * how.steps * (how.splits - 1) < k
+    assert how.span * how.parts * how.splits >= k
+    assert how.span * how.parts * (how.splits - 1) < k

@@ -2,8 +2,10 @@
 
 Weights x tokens: 64 or more weight rows fill the matrix unit whatever the tokens are. One tile of
 weights meets two tiles of tokens, BM and BESIDE wide, so that 65 tokens are not two times 64.
-K is cut into SPLITS parts that depend on the weight alone; each part is summed from zero and the
-parts are added in order, by the program that comes last or, when tokens are many, by one (WHOLE).
+K is cut into SPLITS of PARTS that depend on the weight alone. Each part is summed from zero and
+parts are added in order: in a program one after another or side by side (ABREAST, a warp each).
+The sums of splits are added in order too, by the program that comes last or, when tokens are many,
+by one that walks them all (WHOLE).
 """
 
 import triton
@@ -33,6 +35,54 @@ def multiply(
         a = tl.dot(w, load_tokens(p_x, o_a, o_k, M, K, EVEN), a, input_precision="ieee")
         if BESIDE > 0:
             b = tl.dot(w, load_tokens(p_x, o_b, o_k, M, K, EVEN), b, input_precision="ieee")
+    return a, b
+
+
+@triton.jit
+def abreast(
+    p_x, p_w, o_row, o_m, M, begin, K: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr,
+    BK: tl.constexpr, STEPS: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """Four parts of STEPS * BK at once, all their loads under way together: their sum [BN, BM]."""
+    acc = tl.zeros([4, BN, BM], tl.float32)
+    for i_k in range(0, STEPS):
+        o_k = tl.arange(0, 4)[:, None] * (STEPS * BK) + i_k * BK + tl.arange(0, BK)[None, :] + begin
+        p_rows = p_w + o_row[None, :, None].to(tl.int64) * K + o_k[:, None, :]
+        p_tokens = p_x + o_m[None, :, None].to(tl.int64) * K + o_k[:, None, :]
+        m_x = (o_m < M)[None, :, None]
+        if EVEN:
+            w = tl.load(p_rows)
+        else:
+            m_x = m_x & (o_k < K)[:, None, :]
+            w = tl.load(p_rows, mask=(o_k < K)[:, None, :], other=0.0)
+        x = tl.permute(tl.load(p_tokens, mask=m_x, other=0.0), (0, 2, 1))
+        acc = tl.dot(w, x, acc, input_precision="ieee")
+    even, odd = tl.split(tl.reshape(tl.permute(acc, (1, 2, 0)), [BN, BM, 2, 2]))
+    p0, p2 = tl.split(even)
+    p1, p3 = tl.split(odd)
+    return p0 + p1 + p2 + p3
+
+
+@triton.jit
+def parts(
+    p_x, p_w, o_row, o_a, o_b, M, begin, K: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr,
+    BESIDE: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    EVEN: tl.constexpr, ABREAST: tl.constexpr,
+):  # fmt: skip
+    """PARTS parts of STEPS * BK, each summed from zero, added in order: one split."""
+    if ABREAST:
+        tl.static_assert(PARTS == 4 and BESIDE == 0)
+        a = abreast(p_x, p_w, o_row, o_a, M, begin, K, BN, BM, BK, STEPS, EVEN)
+        b = tl.zeros([BN, 1], tl.float32)
+    else:
+        a, b = multiply(p_x, p_w, o_row, o_a, o_b, M, begin, K, BN, BM, BESIDE, BK, STEPS, EVEN)
+        for i_part in range(1, PARTS):
+            o_part = begin + i_part * (STEPS * BK)
+            more_a, more_b = multiply(
+                p_x, p_w, o_row, o_a, o_b, M, o_part, K, BN, BM, BESIDE, BK, STEPS, EVEN
+            )
+            a += more_a
+            b += more_b
     return a, b
 
 
@@ -68,7 +118,8 @@ def gather_parts(
 def tile(
     i_tile, p_x, p_w, p_y, p_r, p_part, p_count, M, N, MB, K: tl.constexpr, BN: tl.constexpr,
     BM: tl.constexpr, BESIDE: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr,
-    SPLITS: tl.constexpr, EVEN: tl.constexpr, WHOLE: tl.constexpr, MODE: tl.constexpr,
+    PARTS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr, ABREAST: tl.constexpr,
+    WHOLE: tl.constexpr, MODE: tl.constexpr,
 ):  # fmt: skip
     """One [BN, BM + BESIDE] tile, or one split of it; parts and counts are this tile's own.
 
@@ -85,14 +136,13 @@ def tile(
     WIDE: tl.constexpr = BESIDE if BESIDE > 0 else 1
     o_a = (i_tile % MB) * (BM + BESIDE) + tl.arange(0, BM)
     o_b = (i_tile % MB) * (BM + BESIDE) + BM + tl.arange(0, WIDE)
-    SPAN: tl.constexpr = STEPS * BK
+    SPAN: tl.constexpr = STEPS * BK * PARTS
     if WHOLE or SPLITS == 1:
         total_a = tl.zeros([BN, BM], tl.float32)
         total_b = tl.zeros([BN, WIDE], tl.float32)
         for i_split in range(0, SPLITS):
-            a, b = multiply(
-                p_x, p_w, o_row, o_a, o_b, M, i_split * SPAN, K, BN, BM, BESIDE, BK, STEPS, EVEN
-            )
+            a, b = parts(p_x, p_w, o_row, o_a, o_b, M, i_split * SPAN, K, BN, BM, BESIDE, BK,
+                         STEPS, PARTS, EVEN, ABREAST)  # fmt: skip
             total_a += a
             total_b += b
         emit(total_a, p_y, p_r, first, o_a, M, N, BN, BM, MODE)
@@ -102,9 +152,8 @@ def tile(
         i_split = tl.program_id(1)
         SIZE: tl.constexpr = BN * (BM + BESIDE)
         p_mine = p_part + i_split * SIZE
-        a, b = multiply(
-            p_x, p_w, o_row, o_a, o_b, M, i_split * SPAN, K, BN, BM, BESIDE, BK, STEPS, EVEN
-        )
+        a, b = parts(p_x, p_w, o_row, o_a, o_b, M, i_split * SPAN, K, BN, BM, BESIDE, BK, STEPS,
+                     PARTS, EVEN, ABREAST)  # fmt: skip
         at_a = o_i[:, None] * BM + tl.arange(0, BM)[None, :]
         at_b = BN * BM + o_i[:, None] * WIDE + tl.arange(0, WIDE)[None, :]
         tl.store(p_mine + at_a, a)
@@ -124,27 +173,29 @@ def tile(
 def linear(
     p_x, p_w, p_y, p_r, p_part, p_count, M, N, MB, K: tl.constexpr, BN: tl.constexpr,
     BM: tl.constexpr, BESIDE: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr,
-    SPLITS: tl.constexpr, EVEN: tl.constexpr, WHOLE: tl.constexpr, MODE: tl.constexpr,
+    PARTS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr, ABREAST: tl.constexpr,
+    WHOLE: tl.constexpr, MODE: tl.constexpr,
 ):  # fmt: skip
     """Grid (tiles, SPLITS or 1); counts stay 0."""
     i_tile = tl.program_id(0)
     p_own = p_part + i_tile.to(tl.int64) * (SPLITS * BN * (BM + BESIDE))
     tile(i_tile, p_x, p_w, p_y, p_r, p_own, p_count + i_tile, M, N, MB, K, BN, BM, BESIDE, BK,
-         STEPS, SPLITS, EVEN, WHOLE, MODE)  # fmt: skip
+         STEPS, PARTS, SPLITS, EVEN, ABREAST, WHOLE, MODE)  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M", "MB", "FIRST"])
 def pair(
     p_x, p_w, p_y, p_stacked, p_gated, p_part, p_count, M, N, F, MB, FIRST, K: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, BESIDE: tl.constexpr, BK: tl.constexpr,
-    STEPS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr, WHOLE: tl.constexpr,
+    STEPS: tl.constexpr, PARTS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr,
+    ABREAST: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """A plain product of N outputs in FIRST tiles, and a gated one of F in the others."""
     i_tile = tl.program_id(0)
     p_own = p_part + i_tile.to(tl.int64) * (SPLITS * BN * (BM + BESIDE))
     if i_tile < FIRST:
         tile(i_tile, p_x, p_w, p_y, p_y, p_own, p_count + i_tile, M, N, MB, K, BN, BM, BESIDE, BK,
-             STEPS, SPLITS, EVEN, WHOLE, 0)  # fmt: skip
+             STEPS, PARTS, SPLITS, EVEN, ABREAST, WHOLE, 0)  # fmt: skip
     else:
         tile(i_tile - FIRST, p_x, p_stacked, p_gated, p_gated, p_own, p_count + i_tile, M, F, MB, K,
-             BN, BM, BESIDE, BK, STEPS, SPLITS, EVEN, WHOLE, 2)  # fmt: skip
+             BN, BM, BESIDE, BK, STEPS, PARTS, SPLITS, EVEN, ABREAST, WHOLE, 2)  # fmt: skip

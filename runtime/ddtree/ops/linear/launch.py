@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
 
-from ddtree.ops.backend import limits
+from ddtree.ops.backend import Limits, limits
 from ddtree.ops.linear import kernel
 
 PLAIN, RESIDUAL, GATED = 0, 1, 2
@@ -25,28 +25,37 @@ MANY = 128  # tokens above which one program walks all of K, and none stores a p
 #   151936 x 4096  280.7 / 280.7  289.7        296.8 / 299.2
 MOST = 80  # tokens up to which they are one tile and one beside it
 
-# A small weight waits for memory's latency, not for its bandwidth: few rows a program and all of K
-# in flight at once beat splits that meet at a counter. us a launch, H200, 30 weights in a row,
-# before / after, at 1, 17, 65 and 1088 tokens:
-#   960 x 576     3.7 / 3.1    4.3 / 3.4     8.2 / 4.2    9.7 / 5.8
-#   576 x 576     3.7 / 3.1    4.5 / 3.5     8.5 / 4.4    9.9 / 5.8
-#   3072 x 576    4.8 / 4.4    5.7 / 4.8     9.0 / 6.1   20.4 / 13.6 (gated)
-#   576 x 1536    4.8 / 4.3    6.2 / 4.8    12.0 / 6.7   21.2 / 9.7
-SMALL = 4 << 20  # entries of such a weight
-LONGEST = 9  # tiles of K one program sums: 576 of SmolLM2 in one split, 1536 in three
-FEW = 32  # tokens up to which 16 weight rows a program are best
+# Where nearly every multiprocessor has one tile of 64 rows to read, a split only adds a counter:
+# one program a tile, with as much of K under way as shared memory holds. As above, in 2 / 1 splits:
+#   7168 x 1024     7.9 / 6.1      8.4 / 6.3
+#   7168 x 2304    11.6 / 10.4
+ALONE = 100  # tiles
+DEEP = 112 << 10  # bytes under way
+
+# A narrow weight waits for memory's latency, not for its bandwidth: 16 rows a program, all of K in
+# flight at once, more tokens by more programs, for the device is half empty. us a launch, H200, 30
+# weights in a row, before / after, at 1, 17, 64 and 1088 tokens:
+#   960 x 576     2.6 / 2.6    3.3 / 2.9     3.9 / 3.2     5.5
+#   576 x 576     3.1 / 3.0    3.5 / 3.1     4.2 / 3.3     5.4
+#   3072 x 576    3.8 / 3.6    4.3 / 4.1     5.6 / 4.1    12.8 / 10.1 (gated)
+#   576 x 1536    4.2 / 3.7    4.3 / 3.7     6.3 / 4.4    11.0 / 12.0
+#   1536 x 1536   5.2 / 4.1
+#   384 + 512 x 7168   7.7 / 6.9    8.9 / 7.9 (linear_pair)
+# The last three have their K in four parts, a warp each: one was as long as all its loads.
+NARROW = 13 << 19  # entries of such a weight
+LONGEST = 9  # tiles of K one part sums: 576 of SmolLM2 in one, 1536 in four of six
 
 
 @dataclass(frozen=True)
 class Cut:
     """How K is summed. By the weight's shape alone: a row's sum knows no other row."""
 
-    width: int  # BK
-    steps: int  # tiles of K a split
+    span: int  # features a part sums
     splits: int
+    parts: int = 1  # of a split
 
     def even(self, k: int) -> bool:
-        return k == self.width * self.steps * self.splits
+        return k == self.span * self.parts * self.splits
 
 
 @dataclass(frozen=True)
@@ -59,41 +68,87 @@ class Blocks:
     stages: int
     whole: bool
     beside: int = 0  # more tokens, of the same tile of weights
+    width: int = 64  # BK: divides a cut's span
+    abreast: bool = False  # parts side by side, four warps for four
 
 
-def cut(n: int, k: int) -> Cut:
-    """The fixed cut of a weight [n, k] (n: outputs)."""
-    if n * k <= SMALL:
+def narrow(rows: int, k: int) -> bool:
+    """Whether a weight [rows, k] is too small to fill a device with tiles of 64 rows."""
+    return rows < 64 * TILE and rows * k <= NARROW
+
+
+def cut(rows: int, k: int) -> Cut:
+    """The fixed cut of a weight [rows, k]; of a gated one both halves are counted."""
+    if narrow(rows, k):
         tiles = -(-k // 64)
-        steps = -(-tiles // -(-tiles // LONGEST))
-        return Cut(64, steps, -(-tiles // steps))
+        parts = 4 if tiles > LONGEST and tiles % 4 == 0 else 1
+        splits = -(-tiles // (parts * LONGEST))
+        return Cut(64 * -(-tiles // (parts * splits)), splits, parts)
     width = 128 if k % 128 == 0 and k >= 2048 else 64
-    tiles = -(-k // width)
-    wanted = max(1, PROGRAMS // -(-n // TILE))
+    tiles, programs = -(-k // width), -(-rows // TILE)
+    wanted = max(1, PROGRAMS // programs) if programs < ALONE else 1
     steps = max(-(-tiles // wanted), min(LEAST_STEPS, tiles))
-    return Cut(width, steps, -(-tiles // steps))
+    return Cut(width * steps, -(-tiles // steps))
 
 
 def choose(m: int, n: int, mode: int, x: torch.Tensor) -> Blocks:
     """Tiles for m tokens and n outputs: few bytes of x a byte of weight, within the shared memory.
 
     A tile of 64 weight rows and 4 warps is another matrix instruction than one of 16. On Hopper
-    both round alike (tests/gpu); elsewhere a small weight keeps to one of them, whatever m is.
+    both round alike (tests/gpu); elsewhere a narrow weight keeps to one of them, whatever m is.
     """
-    gated, k = mode == GATED, x.shape[1]
+    rows, k = 2 * n if mode == GATED else n, x.shape[1]
+    how, device = cut(rows, k), limits(x.device)
+    if not narrow(rows, k):
+        alone = m <= MOST and -(-rows // TILE) * how.splits <= device.multiprocessors
+        tile = wide_tile(m, mode, how, alone=alone)
+        return fitted(tile, min(device.shared, DEEP if alone else device.shared), x)
+    tile = narrow_tile(m, rows, mode, how, device)
+    count = -(-rows // tile.rows) * -(-m // (tile.tokens + tile.beside)) * how.splits
+    room = device.shared if count <= device.multiprocessors else device.shared // 2
+    longer = replace(tile, width=128, stages=how.span // 128 + 1)
+    if tile.abreast and tile.tokens > 16 and how.span % 128 == 0:
+        tile = longer if fitted(longer, room, x) == longer else tile
+    return fitted(tile, room, x)
+
+
+def wide_tile(m: int, mode: int, how: Cut, *, alone: bool) -> Blocks:
+    """Tiles of 64 weight rows for two or three programs a multiprocessor, or for one alone."""
     tokens, beside = widths(m, mode)
-    if n * k <= SMALL:
-        tokens, beside = 16 if m <= 16 else 32 if m <= 32 else 64, 0
-        few = m <= FEW or not limits(x.device).one_rounding
-        rows, warps, most = (16, 2, 8) if few else (64, 4, 8 if m <= MANY else 4)
-        rows *= 2 if gated else 1
-    elif m <= MOST:
-        rows, warps, most = TILE, 4, 2 if gated and m > 32 else 3
-    else:
-        rows, warps, most = 128, 8, 4
-    stage = (rows + tokens + beside) * cut(n, k).width * x.element_size()
-    stages = max(2, min(most, (limits(x.device).shared - 2048) // stage))
-    return Blocks(rows, tokens, warps, stages, whole=m > MANY, beside=beside)
+    width = 128 if how.span % 128 == 0 and how.span * how.splits >= 2048 else 64
+    if m > MOST:
+        return Blocks(128, tokens, 8, 3, m > MANY, beside, width)
+    if alone:
+        return Blocks(TILE, tokens, 4, how.span // 64 + 1, whole=False, beside=beside)
+    if mode == GATED and m > 32:
+        return Blocks(TILE, tokens, 4, 5 if m <= 48 else 4, whole=False, beside=beside)
+    return Blocks(TILE, tokens, 4, 3, False, beside, width)
+
+
+def narrow_tile(m: int, rows: int, mode: int, how: Cut, device: Limits) -> Blocks:
+    """Tiles of 16 weight rows; of more where they round alike and tokens or splits are many."""
+    gated, one = mode == GATED, device.one_rounding
+    if m > MANY and one:
+        if -(-rows // 128) * -(-m // 128) >= device.multiprocessors:
+            return Blocks(128, 128, 8, 3, whole=True)
+        return Blocks(128 if gated else 64, 64, 4, 4, whole=True)
+    if m > 32 and one and how.splits * how.parts > how.parts > 1:
+        tokens, beside = widths(m, mode) if m <= MOST else (64, 0)
+        return Blocks(64, tokens, 4, how.span // 64 + 1, whole=False, beside=beside)
+    if m <= MANY and how.parts > 1:
+        tokens = 16 if m <= (16 if how.splits > 1 else 32) else 32
+        return Blocks(16, tokens, 4, how.span // 64 + 1, whole=False, abreast=True)
+    if one and m > (32 if gated else 64):
+        return Blocks(64, 32, 4, 10, whole=False)
+    tokens = 16 if m <= 64 else 64
+    return Blocks(32 if gated and m > 16 else 16, tokens, 2, 8, whole=m > MANY)
+
+
+def fitted(tile: Blocks, room: int, x: torch.Tensor) -> Blocks:
+    """As many stages of it as there is shared memory for."""
+    stage = (tile.rows + tile.tokens + tile.beside) * tile.width * x.element_size()
+    stage *= 4 if tile.abreast else 1
+    return replace(tile, stages=max(2, min(tile.stages, (room - 2048) // stage)))
 
 
 def widths(m: int, mode: int) -> tuple[int, int]:
@@ -121,7 +176,7 @@ def run(
 ) -> None:
     """x [M, K] by weight [N, K] (GATED: [2 N, K]) into out [M, N]; all contiguous."""
     (m, k), n = x.shape, out.shape[1]
-    how = cut(n, k)
+    how = cut(2 * n if mode == GATED else n, k)
     tile = blocks or choose(m, n, mode, x)
     across = -(-m // (tile.tokens + tile.beside))
     tiles = -(-n // (tile.rows // 2 if mode == GATED else tile.rows)) * across
@@ -195,10 +250,12 @@ def constants(k: int, how: Cut, tile: Blocks) -> dict[str, int | bool]:
         "BN": tile.rows,
         "BM": tile.tokens,
         "BESIDE": tile.beside,
-        "BK": how.width,
-        "STEPS": how.steps,
+        "BK": tile.width,
+        "STEPS": how.span // tile.width,
+        "PARTS": how.parts,
         "SPLITS": how.splits,
         "EVEN": how.even(k),
+        "ABREAST": tile.abreast,
         "WHOLE": tile.whole,
         "num_warps": tile.warps,
         "num_stages": tile.stages,
