@@ -11,13 +11,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
-
-import httpx
 
 from ddops.bench.stream import Transcript
+from ddops.bench.wire import Wire, WireError
 
-CONNECT_TIMEOUT_S = 10.0
+_OK = 200
 
 
 @dataclass(frozen=True)
@@ -44,85 +42,57 @@ class Question:
 
 
 class Clients:
-    """Connections to one service, opened as they are needed: one for each request in flight.
-
-    A client of httpx each, for a shared pool looks through all its connections at every request:
-    at 256 of them that cost 16 s of client CPU for 512 requests and moved TPOT by 7 %; apart they
-    cost a fifth.
-    """
+    """Connections to one service, opened as they are needed: one for each request in flight."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._tls = httpx.create_ssl_context()
-        self._all: list[httpx.AsyncClient] = []
-        self._idle: list[httpx.AsyncClient] = []
+        secure = target.url.startswith("https:")
+        self._tls = ssl.create_default_context() if secure else None
+        self._idle: list[Wire] = []
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[httpx.AsyncClient]:
-        """The one that was used last, so that as few as possible are open."""
-        if self._idle:
-            client = self._idle.pop()
+    async def one(self) -> AsyncIterator[Wire]:
+        """The one that was used last, so that as few as possible are open. Raises WireError."""
+        while self._idle:
+            wire = self._idle.pop()
+            if wire.open:
+                break
         else:
-            client = _client(self._target, self._tls)
-            self._all.append(client)
+            headers = {"Content-Type": "application/json", **self._target.headers}
+            wire = Wire(self._target.url, headers)
+            await wire.connect(self._tls)
         try:
-            yield client
+            yield wire
         finally:
-            self._idle.append(client)
+            self._idle.append(wire)
 
     async def close(self) -> None:
-        for client in self._all:
-            await client.aclose()
+        for wire in self._idle:
+            wire.close()
 
 
-def _client(target: Target, tls: ssl.SSLContext) -> httpx.AsyncClient:
-    """Without time limits or proxies of its own: what it measures is the service."""
-    return httpx.AsyncClient(
-        base_url=target.url,
-        headers={"Accept-Encoding": "identity", **target.headers},
-        timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
-        verify=tls,
-        trust_env=False,
-    )
-
-
-async def ask(
-    client: httpx.AsyncClient, target: Target, question: Question, heard: Transcript
-) -> None:
+async def ask(clients: Clients, target: Target, question: Question, heard: Transcript) -> None:
     """Send `question` and fill `heard` until the answer ends. Errors end up in `heard`."""
+    said = list[bytes]()  # instead of an answer
 
-    async def note(event: str, _: dict[str, Any]) -> None:
-        # The body is handed to the socket right after this event: connecting and this client's own
-        # queueing are not the service's time. At 256 requests in one burst the start of the
-        # headers comes 30 ms too early, the end of the body 47 ms too late.
-        if event == "http11.send_request_body.started":
-            heard.sent = time.monotonic()
+    def sent() -> None:
+        # Connecting and this client's own queueing are not the service's time.
+        heard.sent = time.monotonic()
 
-    request = client.build_request(
-        "POST",
-        "/v1/chat/completions",
-        content=_body(target, question),
-        headers={"Content-Type": "application/json"},
-        extensions={"trace": note},
-    )
+    def hear(data: bytes, at: float) -> None:
+        (heard.feed if wire.status == _OK else refuse)(data, at)
+
+    def refuse(data: bytes, _: float) -> None:
+        said.append(data)
+
     try:
-        response = await client.send(request, stream=True)
-        try:
-            await _listen(response, heard)
-        finally:
-            await response.aclose()
-    except httpx.TransportError as broken:
-        heard.fail(f"connection lost: {str(broken) or type(broken).__name__}", lost=True)
+        async with clients.one() as wire:
+            status = await wire.post("/v1/chat/completions", _body(target, question), hear, sent)
+        if status != _OK:
+            heard.fail(f"HTTP {status}: {b''.join(said).decode(errors='replace')[:300]}")
+    except WireError as broken:
+        heard.fail(f"connection lost: {broken}", lost=True)
     heard.end(time.monotonic())
-
-
-async def _listen(response: httpx.Response, heard: Transcript) -> None:
-    if response.status_code != httpx.codes.OK:
-        said = (await response.aread()).decode(errors="replace")
-        heard.fail(f"HTTP {response.status_code}: {said[:300]}")
-        return
-    async for data in response.aiter_raw():
-        heard.feed(data, time.monotonic())
 
 
 def _body(target: Target, question: Question) -> bytes:

