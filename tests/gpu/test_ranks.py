@@ -10,6 +10,7 @@ import torch
 
 from tests.runtime.engine.pairs import FAMILIES, opened, write_drafter, write_random
 from tests.runtime.engine.test_ranks import tokens
+from tests.runtime.models import test_deepseek as kimi
 
 WIDE = {
     "hidden_size": 128,
@@ -18,6 +19,13 @@ WIDE = {
     "max_position_embeddings": 512,
 }
 EXPERTS = {"moe_intermediate_size": 64}
+LATENTS = {
+    "q_lora_rank": 64,
+    "kv_lora_rank": 64,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 32,
+}
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices"),
@@ -32,13 +40,25 @@ pytestmark = [
         ("qwen3", {"tp": 2}),
         ("qwen3_moe", {"tp": 2}),
         ("qwen3_moe", {"ep": 2}),
+        ("deepseek_v3", {"tp": 2}),
+        ("deepseek_v3", {"ep": 2}),
     ],
 )
 def test_two_gpus_answer_token_for_token_as_one(
     family: str, shared: dict[str, Any], graphs: str, tmp_path: Path
 ) -> None:
-    model = write_random(tmp_path / "m", FAMILIES[family] | WIDE | EXPERTS)
-    drafter = write_drafter(tmp_path / "d", **WIDE)
+    latents = LATENTS if family == "deepseek_v3" else {}
+    model = write_random(tmp_path / "m", FAMILIES[family] | WIDE | EXPERTS | latents)
+    assert_alike(model, write_drafter(tmp_path / "d", **WIDE), graphs, shared)
+
+
+def test_int4_experts_of_two_gpus_answer_as_one(tmp_path: Path) -> None:
+    model = kimi.write(tmp_path / "m", kimi.published()[0])
+    drafter = write_drafter(tmp_path / "d", hidden_size=64, vocab_size=64)
+    assert_alike(model, drafter, "auto", {"ep": 2})
+
+
+def assert_alike(model: Path, drafter: Path, graphs: str, shared: dict[str, Any]) -> None:
     where: dict[str, Any] = {"device": "cuda", "page_size": 16, "prefill_chunk": 16}
     with opened(model, drafter, **where, graphs=graphs) as alone:
         wanted = tokens(alone)
