@@ -9,6 +9,7 @@ from ddtree.core.batch import DraftTree, Marginals, Verdict
 from ddtree.layers.rotary import frequencies
 from ddtree.ops.angles import angles
 from ddtree.ops.draft_block import draft_block
+from ddtree.ops.embed import embed
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.marginals import marginals
 from ddtree.ops.path_features import path_features
@@ -146,6 +147,11 @@ def test_rounded_logits_are_read_as_they_are() -> None:
     logits[1, 3, 40_000], logits[1, 4, 0] = float("nan"), float("inf")
     peak = sample(logits, *given, chance, method="greedy").peak
     assert (~peak.isfinite()).nonzero().tolist() == [[1, 3], [1, 4]]
+    logits[0] = -float("nan")
+    odd = marginals(logits, 64)
+    assert odd.logprobs[0].isnan().all() and odd.logprobs[1, 3].isnan().all()
+    assert ((odd.tokens >= 0) & (odd.tokens < 49152)).all()
+    assert (tree_build(odd.tokens[:, 0, 0], odd, 64).depths[:, 1:] == -1).all()
 
 
 def test_bounded_trees_chains_features_and_blocks_equal_the_references() -> None:
@@ -169,6 +175,13 @@ def test_bounded_trees_chains_features_and_blocks_equal_the_references() -> None
     expected_block = draft_block(root, root + 40, 16, 13)
     assert torch.equal(tokens.cpu(), expected_block[0])
     assert torch.equal(positions.cpu(), expected_block[1])
+
+
+def test_rows_of_a_table_are_the_references() -> None:
+    table, tokens = torch.randn(40, 4100).bfloat16(), torch.randint(0, 99, (3, 17))
+    for first in (0, 30):
+        on_gpu = embed(tokens.cuda(), table.cuda(), first)
+        assert torch.equal(on_gpu.cpu(), embed(tokens, table, first))
 
 
 @pytest.mark.parametrize("dim", [64, 128])

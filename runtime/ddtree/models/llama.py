@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from ddtree.cache.pool import KvPool
 from ddtree.config import ModelShape
@@ -24,6 +23,7 @@ from ddtree.models.weights import (
     decoder_shapes,
     take,
 )
+from ddtree.ops.embed import embed
 from ddtree.ops.tree_attention import AttentionPlan
 
 
@@ -79,13 +79,8 @@ class Llama(nn.Module):
         return self.group.all_gather(self.head(hidden))
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
-        if self.group.size == 1:
-            return functional.embedding(tokens, self.embedding)
-        rows = len(self.embedding)
-        own = tokens - self.group.rank * rows
-        elsewhere = (own < 0) | (own >= rows)
-        found = functional.embedding(own.masked_fill(elsewhere, 0), self.embedding)
-        return self.group.all_reduce(found.masked_fill(elsewhere.unsqueeze(-1), 0.0))
+        rows = embed(tokens, self.embedding, self.group.rank * len(self.embedding))
+        return self.group.all_reduce(rows)
 
 
 def target_shapes(shape: ModelShape) -> Shapes:

@@ -13,9 +13,8 @@ from ddtree.ops.draft_block import draft_block
 from ddtree.ops.embed import embed
 from ddtree.ops.experts import expert_mlp
 from ddtree.ops.experts.packed import Packed
-from ddtree.ops.head_linear import head_linear
 from ddtree.ops.kv_commit import commit_slots, kv_commit
-from ddtree.ops.latent_attention import latent_attention
+from ddtree.ops.latent_attention import latent_values
 from ddtree.ops.linear import gated_linear, linear, linear_pair
 from ddtree.ops.marginals import marginals
 from ddtree.ops.path_features import path_features
@@ -64,7 +63,7 @@ def latents() -> None:
     """Kimi-K2.6, an eighth of its heads: one token, trees split and whole, a line of a prompt and
     many.
     """
-    for batch, new in ((1, 1), (1, 65), (48, 17)):
+    for batch, new in ((1, 1), (1, 9), (1, 65), (48, 17)):
         latent(batch, new, ints(batch, new, words_for(new)))
     for lines in (1, 48):
         latent(lines, 16, "causal")
@@ -78,8 +77,7 @@ def latent(batch: int, new: int, pattern: str | torch.Tensor, heads: int = 8) ->
     joint, norm = empty(batch, new, 2112), (empty(512), 1e-6)
     rope_latents(joint, (angle, angle), (cache, plan.write_slots), norm, (empty(1536), 1e-6))
     q = latent_queries(queries, empty(heads, 128, 512), (angle, angle))
-    out = latent_attention(q, cache, plan, 512, 0.07)
-    head_linear(out, empty(heads, 128, 512))
+    latent_values(q, cache, plan, 0.07, empty(heads, 128, 512))
 
 
 def products() -> None:
