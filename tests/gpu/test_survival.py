@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ddtree.config import Mode
 from ddtree.core.sequence import Finish, Request
 from ddtree.engine.build import build
 from ddtree.engine.errors import CapacityError, RequestError
@@ -99,46 +98,27 @@ def test_a_token_that_gives_nan_ends_those_who_meet_it_and_nobody_else(models: M
 
 
 def test_poisoned_prompts_are_refused_beside_others_and_leave_no_page_behind(
-    models: Models, wanted: list[list[int]], monkeypatch: pytest.MonkeyPatch
+    models: Models, wanted: list[list[int]]
 ) -> None:
-    """Trees of every row are replayed from clean graphs; only prompts are embedded in Python."""
-    assert isinstance(models.target, Llama)
-    honest, poison = Llama.embed, VOCAB - 1
-    broken = [False]
+    """Without trees, which would try the poisoned token for everybody."""
 
-    def flaky(self: Llama, tokens: torch.Tensor) -> torch.Tensor:
-        found = honest(self, tokens)
-        bad = (tokens == poison).any(1)[:, None, None] if broken[0] else None
-        return found if bad is None else found.masked_fill(bad, torch.nan)
+    def meets(token: int, one: Request, answer: list[int]) -> bool:
+        return token in one.prompt or token in answer[:-1]
 
-    monkeypatch.setattr(Llama, "embed", flaky)
-    asked = [one for one in ASKED if poison not in one.prompt]
-    right = [answer for one, answer in zip(ASKED, wanted, strict=True) if one in asked]
+    pairs = list(zip(ASKED, wanted, strict=True))
+    poison = min(range(VOCAB), key=lambda token: sum(meets(token, *pair) for pair in pairs))
+    asked, right = zip(*(pair for pair in pairs if not meets(poison, *pair)), strict=True)
+    assert len(asked) > len(ASKED) // 2
     poisoned = [Request(f"poisoned-{i}", (*prompt(40, i + 20), poison), 9) for i in range(4)]
     mixed = [one for pair in zip(asked, poisoned, strict=False) for one in pair]
-    # without graphs, drafts are embedded in Python too
-    mode: Mode = "ddtree" if shared.DEVICE == "cuda" else "ar"
-    with running(replace(CONFIG, mode=mode), models) as engine:
-        broken[0] = True
+    with running(replace(CONFIG, mode="ar"), models) as engine:
+        embedding(models)[poison] = torch.nan  # in place: graphs read it at their next replay
         heard = dict(zip((one.id for one in mixed), ask(engine, mixed), strict=True))
-        broken[0] = False
+        embedding(models)[poison] = 0.0
         after = ask(engine, [replace(one, id=f"after-{one.id}") for one in asked])
         assert engine.alive
     for one in poisoned:
         assert heard[one.id].outputs[-1].finish is Finish.ERROR
     for one, tokens in zip(asked, right, strict=True):
         assert one.id not in heard or heard[one.id].tokens == tokens
-    assert [answer.tokens for answer in after] == right
-
-
-def test_a_poisoned_checkpoint_fails_every_request_and_the_engine_lives(
-    models: Models, wanted: list[list[int]]
-) -> None:
-    clean = embedding(models).clone()
-    with running(CONFIG, models) as engine:
-        embedding(models).fill_(torch.nan)
-        lost = ask(engine, [replace(one, id=f"lost-{one.id}") for one in ASKED])
-        assert {answer.outputs[-1].finish for answer in lost} == {Finish.ERROR}
-        assert engine.alive
-        embedding(models).copy_(clean)
-        assert answers(engine) == wanted
+    assert [answer.tokens for answer in after] == list(right)
