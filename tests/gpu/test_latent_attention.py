@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ddtree.ops.latent_attention import latent_attention, launch
+from ddtree.ops.head_linear import head_linear
+from ddtree.ops.latent_attention import latent_attention, latent_values, launch
+from ddtree.ops.latent_values import launch as after
 from ddtree.ops.rope_latents import latent_queries, rope_latents
 from ddtree.ops.tree_attention import plan_attention
 from tests.runtime.ops.paged import PAGE, Heads, Scene, decode_of, make_scene, moved
@@ -68,6 +70,24 @@ def test_no_cut_of_the_work_changes_a_bit() -> None:
                 for stages in (1, 4, 9):
                     blocks = launch.Blocks(rows, whole, stages)
                     assert torch.equal(attention(scene, pattern, blocks), expected), blocks
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 9, 17, 33, 65])
+@pytest.mark.parametrize("start", [0, 1003])
+def test_values_have_the_bits_of_a_product_behind(nodes: int, start: int) -> None:
+    scene = moved(scene_of([start], nodes, seed=start), "cuda")
+    plan = plan_attention(scene.start, scene.page_table, nodes, scene.words, PAGE, start + nodes)
+    latents = scene.cache[0].clone()
+    latents.index_copy_(0, plan.write_slots.flatten(), scene.kv[0].flatten(0, 1))
+    up = (torch.randn(8, 256, RANK, device="cuda") / RANK**0.5).bfloat16()[:, 128:]
+    expected = head_linear(latent_attention(scene.q, latents, plan, RANK, SCALE), up)
+    assert torch.equal(latent_values(scene.q, latents, plan, SCALE, up), expected)
+    assert plan.paged is not None
+    states = launch.states(scene.q, latents, plan.paged, SCALE, RANK)
+    for by in (after.Blocks(16), after.Blocks(16, warps=2), after.Blocks(32), after.Blocks(64, 8)):
+        out = torch.full_like(expected, float("nan"))
+        after.values(states, up, out, by)
+        assert torch.equal(out, expected), by
 
 
 def test_a_token_has_the_same_bits_whatever_is_beside_it() -> None:

@@ -9,8 +9,7 @@ from ddtree.config import Latent
 from ddtree.layers.linear import Linear
 from ddtree.layers.norm import RmsNorm
 from ddtree.layers.rotary import Angles
-from ddtree.ops.head_linear import head_linear
-from ddtree.ops.latent_attention import latent_attention
+from ddtree.ops.latent_attention import latent_values
 from ddtree.ops.rope_latents import latent_queries, rope_latents
 from ddtree.ops.tree_attention import AttentionPlan
 
@@ -62,7 +61,6 @@ class LatentAttention(nn.Module):
             -1, (len(self.key_up), -1)
         )  # [B, N, Hq, nope + rope]
         q = latent_queries(heads, self.key_up, turned_by)
-        out = latent_attention(q, latents, plan, self.latent.rank, self.latent.scale)
-        values = head_linear(out, self.value_up)
+        values = latent_values(q, latents, plan, self.latent.scale, self.value_up)
         result: torch.Tensor = self.output(values.flatten(2), residual)
         return result

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from ddtree.ops.backend import kernels_everywhere
-from ddtree.ops.latent_attention import latent_attention, launch
+from ddtree.ops.head_linear import head_linear
+from ddtree.ops.latent_attention import latent_attention, latent_values, launch
 from ddtree.ops.tree_attention import AttentionPlan, plan_attention
 from ddtree.ops.tree_attention.launch import Cuts
 from tests.runtime.ops.interpreted import close, interpreted, poison, poisoned
@@ -93,6 +94,30 @@ def test_half_precision_is_rounded_not_lost() -> None:
     plain, kernels = planned(scene, scene.words)
     expected = latent_attention(scene.q, scene.cache[0], plain, RANK, SCALE)
     close(latent_attention(scene.q, scene.cache[0], kernels, RANK, SCALE), expected)
+
+
+@pytest.mark.parametrize(
+    ("starts", "nodes", "value", "dtype"),
+    [
+        ([0], 1, 16, torch.float32),
+        ([300, 47], 2, 20, torch.float32),
+        ([1100], 1, 40, torch.float32),
+        ([140], 9, 24, torch.float16),
+    ],
+    ids=str,
+)
+def test_values_are_made_where_states_are_merged(
+    starts: list[int], nodes: int, value: int, dtype: torch.dtype
+) -> None:
+    scene = scene_of(starts, nodes, 2, dtype)
+    plain, kernels = planned(scene, scene.words)
+    wide = torch.randn(2, value + 3, RANK).to(dtype) / RANK**0.5
+    up = wide[:, 3:]  # what stands before it belongs to keys
+    with poison(), kernels_everywhere():
+        got = latent_values(scene.q, scene.cache[0], kernels, SCALE, up)
+    expected = head_linear(latent_attention(scene.q, scene.cache[0], plain, RANK, SCALE), up)
+    close(got, expected)
+    close(latent_values(scene.q, scene.cache[0], plain, SCALE, up), expected)
 
 
 def test_latents_that_fill_no_product_are_refused() -> None:

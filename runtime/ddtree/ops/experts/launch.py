@@ -16,6 +16,7 @@ BM, BN, BK = 16, 64, 64
 # with many, unpacking is shared by more. A column's sum is the same in either.
 PACKED_BM, MANY_BM = 8, 16
 MANY = 8  # pairs an expert
+WALKED = 192  # tiles above which a program walks further
 LONE = 4  # tokens whose pairs are a tile each: hardly any two of them share an expert
 BP = 8  # pairs that a program of `arrange` places: 2.8 us with 72 of them, 3.3 with 32
 COUNTED = 256  # pairs that it counts at once
@@ -51,18 +52,20 @@ class Cuts:
     plain: Segmented  # matrices of several lines that are not gated
     plain_many: Segmented
     walked: Walked
+    walked_many: Walked
 
 
 # H200, a rank of 8 of Kimi-K2.6, uniform draws, us with 1, 9 and 33 tokens. `gated`: 12.6, 48 and
 # 119 (69 and 81 % of a copy's pace at 9 and 33); one segment 22, 46 and 117, four 11, 65 and 175,
 # and with tiles on the grid's first axis 13, 52 and 127. `down`: 6.7, 26 and 64 walked, else 7.9,
-# 42 and 117.
+# 42 and 117; at 33 and 65 tokens a walk of 4 takes 62.7 and 92.1, of 14 61.9 and 88.5.
 CUTS = Cuts(
     gated=Segmented(rows=32, segments=2, stages=3, axis=1),
     many=Segmented(rows=32, segments=2, stages=3, axis=1),
     plain=Segmented(rows=32, segments=1, stages=4),
     plain_many=Segmented(rows=32, segments=1, stages=3),
     walked=Walked(rows=32, walk=4, warps=2, stages=3, axis=1),
+    walked_many=Walked(rows=32, walk=14, warps=2, stages=3, axis=1),
 )
 
 
@@ -225,7 +228,8 @@ def _segmented(x: torch.Tensor, stack: Packed, y: torch.Tensor, cut: Tiles, top:
 
 
 def _walked(x: torch.Tensor, stack: Packed, y: torch.Tensor, cut: Tiles) -> None:
-    by, outputs = CUTS.walked, y.shape[1]
+    by = CUTS.walked_many if cut.owner.numel() > WALKED else CUTS.walked
+    outputs = y.shape[1]
     kernel.walk_packed[_grid(cut, -(-outputs // (by.rows * by.walk)), by.axis)](
         x,
         stack.words,

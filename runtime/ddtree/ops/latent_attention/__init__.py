@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import torch
 
+from ddtree.ops.head_linear import head_linear
 from ddtree.ops.latent_attention.reference import attend
 from ddtree.ops.tree_attention import AttentionPlan
 
 LEAST = 16  # numbers that a product of the kernels sums at least
+FEW = 264  # rows (token, head) whose values are made where their states are merged
 
 
 def has_kernel(rank: int, rope_dim: int) -> bool:
@@ -31,10 +33,37 @@ def latent_attention(
     if plan.paged is not None:
         from ddtree.ops.latent_attention import launch
 
-        if not has_kernel(rank, q.shape[-1] - rank):
-            raise ValueError(f"no kernel for latents of {rank} + {q.shape[-1] - rank} numbers")
+        _check(q, rank)
         out = q.new_empty(*q.shape[:-1], rank)
         launch.attend(q.contiguous(), latents, plan.paged, scale, out)
         return out
     assert plan.read_slots is not None and plan.visible is not None, "made without a kernel"
     return attend(q, latents[plan.read_slots].squeeze(2), plan.visible, rank, scale)
+
+
+def latent_values(
+    q: torch.Tensor,
+    latents: torch.Tensor,
+    plan: AttentionPlan,
+    scale: float,
+    value_up: torch.Tensor,
+) -> torch.Tensor:
+    """`latent_attention`, and each head's result by its value_up [Hq, V, rank]: [B, N, Hq, V].
+
+    Two launches instead of three where rows are few; a token's bits are those of three.
+    """
+    rank = value_up.shape[-1]
+    if plan.paged is None or q.shape[:-1].numel() > FEW:
+        return head_linear(latent_attention(q, latents, plan, rank, scale), value_up)
+    from ddtree.ops.latent_attention import launch
+    from ddtree.ops.latent_values.launch import values
+
+    _check(q, rank)
+    out = q.new_empty(*q.shape[:-1], value_up.shape[1])
+    values(launch.states(q.contiguous(), latents, plan.paged, scale, rank), value_up, out)
+    return out
+
+
+def _check(q: torch.Tensor, rank: int) -> None:
+    if not has_kernel(rank, q.shape[-1] - rank):
+        raise ValueError(f"no kernel for latents of {rank} + {q.shape[-1] - rank} numbers")

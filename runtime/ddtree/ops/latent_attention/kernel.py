@@ -4,7 +4,7 @@ The arithmetic is a function of positions alone. Of a token at position `last`, 
 last multiple of BT // 2 that is not above last - REACH:
   chunks  positions below `border`, in tiles of BT, some tiles a chunk, online softmax inside one
   tail    positions border .. last, one tile from `border` on; holds all that a tree could fill
-  finish  chunks in order, then the tail
+  then    chunks in order, and the tail: ops/latent_values
 A latent has C = R + ROPE numbers, of which the last ROPE only score. A state of one tile alone
 (`tile_state`) takes them some at a time, scores first and then values, so that little is held and
 the code is short: a launch of a step begins with its code out of reach. Otherwise a tile is held.
@@ -13,7 +13,17 @@ the code is short: a launch of a step begins with its code out of reach. Otherwi
 import triton
 import triton.language as tl
 
-from ddtree.ops.tree_attention.kernel import chunks_below, first_tile, merge
+from ddtree.ops.tree_attention.kernel import first_tile
+
+
+@triton.jit
+def merge(m, w, acc, m2, w2, acc2):
+    """Two softmax states as one. An empty one (m = -inf, w = 0, acc = 0) changes no bit."""
+    top = tl.maximum(m, m2)
+    base = tl.where(top == float("-inf"), 0.0, top)
+    a = tl.exp2(m - base)
+    b = tl.exp2(m2 - base)
+    return top, w * a + w2 * b, acc * a + acc2 * b
 
 
 @triton.jit
@@ -262,38 +272,3 @@ def attend(
             p_q, p_latents, p_acc, p_ml, p_last, p_row, N, PARTS, i_x, i_b, scale, MB,
             H, R, ROPE, BR, BT, PAGE, REACH, NEAR, FAR, TURN, WHOLE,
         )  # fmt: skip
-
-
-@triton.jit
-def finish(
-    p_acc, p_ml, p_last, p_out, PARTS, H: tl.constexpr, R: tl.constexpr, BD: tl.constexpr,
-    BT: tl.constexpr, REACH: tl.constexpr, NEAR: tl.constexpr, FAR: tl.constexpr,
-    TURN: tl.constexpr, WHOLE: tl.constexpr, UNROLL: tl.constexpr,
-):  # fmt: skip
-    """Merge BD numbers of a row's states in the order of positions. Grid (R / BD, B * N * H)."""
-    row = tl.program_id(1).to(tl.int64)
-    o_d = tl.program_id(0) * BD + tl.arange(0, BD)
-    first = row * PARTS
-    last = tl.load(p_last + row // H)
-    one = tl.arange(0, 1)
-    tail_m = tl.load(p_ml + first * 2 + one)
-    tail_w = tl.load(p_ml + first * 2 + 1 + one)
-    tail = tl.load(p_acc + first * R + o_d)
-    tiles = (border_of(last, REACH, BT) + BT - 1) // BT
-    count = chunks_below(tiles, NEAR, FAR, TURN)
-    if WHOLE:
-        count = tl.minimum(count, 1)
-    m = tl.full([1], float("-inf"), tl.float32)
-    w = tl.zeros([1], tl.float32)
-    acc = tl.zeros([BD], tl.float32)
-    for base in range(0, count, UNROLL):
-        for j in tl.static_range(UNROLL):
-            i_part = base + j
-            m_part = (i_part + one) < count
-            cell = first + 1 + i_part
-            m2 = tl.load(p_ml + cell * 2 + one, mask=m_part, other=float("-inf"))
-            w2 = tl.load(p_ml + cell * 2 + 1 + one, mask=m_part, other=0.0)
-            part = tl.load(p_acc + cell * R + o_d, mask=m_part, other=0.0)
-            m, w, acc = merge(m, w, acc, m2, w2, part)
-    m, w, acc = merge(m, w, acc, tail_m, tail_w, tail)
-    tl.store(p_out + row * R + o_d, (acc / w).to(p_out.dtype.element_ty))

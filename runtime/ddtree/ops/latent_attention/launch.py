@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from ddtree.ops.backend import limits
 from ddtree.ops.latent_attention import kernel
+from ddtree.ops.latent_values.launch import States, finish
 from ddtree.ops.tree_attention.launch import Cuts, Paged
 
 # One tile a chunk: a chunk is as long as its latents are under way, and at 2,048 positions 33
@@ -21,8 +21,6 @@ TAIL_ROWS = 16  # heads of one node that share a tail
 SCRATCH = 1 << 17  # states that SPLIT may store; 256 MiB at a rank of 512
 SLACK = 5 << 10  # bytes of shared memory for reductions
 STEP = 64  # numbers of a latent that are taken at a time
-PIECE = 128  # numbers of a row that one program merges
-UNROLL = 16  # states whose loads are under way at once
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,19 @@ def attend(
     blocks: Blocks | None = None,
 ) -> None:
     """Attention of q [B, N, H, C] over latents [slots, 1, C] into out [B, N, H, R]."""
-    (batch, new, heads, size), rank = q.shape, out.shape[-1]
+    finish(states(q, latents, paged, scale, out.shape[-1], blocks), out)
+
+
+def states(
+    q: torch.Tensor,
+    latents: torch.Tensor,
+    paged: Paged,
+    scale: float,
+    rank: int,
+    blocks: Blocks | None = None,
+) -> States:
+    """The states of all rows of q [B, N, H, C] over latents [slots, 1, C]."""
+    batch, new, heads, size = q.shape
     most = CUTS.most_chunks(paged)
     tree = paged.path is not None
     cut = blocks or choose(q, most, tree=tree)
@@ -84,29 +94,7 @@ def attend(
         num_stages=held_stages(cut.rows, q),
         **fixed,
     )
-    _finish((acc, weights), paged, out, parts, fixed)
-
-
-def _finish(
-    states: tuple[torch.Tensor, torch.Tensor],
-    paged: Paged,
-    out: torch.Tensor,
-    parts: int,
-    fixed: dict[str, Any],
-) -> None:
-    """Merge each row's states in order."""
-    rank = out.shape[-1]
-    piece = min(PIECE, rank)
-    kernel.finish[(rank // piece, out.numel() // rank)](
-        *states,
-        paged.last,
-        out,
-        parts,
-        BD=piece,
-        UNROLL=UNROLL if parts > 2 else 1,
-        num_warps=1,
-        **fixed,
-    )
+    return States(acc, weights, paged.last, parts, fixed)
 
 
 def choose(q: torch.Tensor, chunks: int, *, tree: bool = True) -> Blocks:
