@@ -57,7 +57,7 @@ def build_runner(
     prefiller = Prefiller(models, pools, per_row)
     batches = [size for size in BATCHES if size < capacity.rows] + [capacity.rows]
     buckets = [Bucket(batch, budget) for batch in batches for budget in decoding.budgets]
-    chooser = None
+    chooser = recorder = None
     with torch.inference_mode():
         if graphs:
             recorder = Graphs()
@@ -69,9 +69,11 @@ def build_runner(
         prefill_seconds = fixed_seconds(prefiller)
         if config.adaptive:
             chooser = BudgetChooser(StepTimes(stepper.measure(buckets)), capacity.rows)
-    return Runner(
+    runner = Runner(
         config, stepper, prefiller, lag=lag, chooser=chooser, prefill_seconds=prefill_seconds
     )
+    runner.graphs = recorder
+    return runner
 
 
 def _pools(config: EngineConfig, models: Models, slots: int) -> Pools:

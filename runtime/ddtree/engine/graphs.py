@@ -19,6 +19,7 @@ class Graphs:
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
+        self._recorded: list[torch.cuda.CUDAGraph] = []
 
     def record(self, work: Callable[[], _T]) -> tuple[torch.cuda.CUDAGraph, _T]:
         """A graph of `work`, and what each replay makes anew."""
@@ -28,4 +29,12 @@ class Graphs:
         # other threads may speak to the device meanwhile: NCCL's watch over other ranks does
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             made = work()
+        self._recorded.append(graph)
         return graph, made
+
+    def release(self) -> None:
+        """Nothing is replayed any more. NCCL ends only when no graph has its collectives in it."""
+        torch.cuda.synchronize()
+        for graph in self._recorded:
+            graph.reset()
+        self._recorded.clear()

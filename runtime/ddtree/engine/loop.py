@@ -162,7 +162,7 @@ class Engine:
         finally:
             self._closing.set()
             self._end_all()
-            self._others.close()
+            self._others.close(self._runner.release)
 
     def _turn(self) -> bool:
         """One round: read the inbox, run one step. False when there is nothing left to do."""
@@ -193,7 +193,8 @@ class Engine:
         """Deliver the first tokens of prompts."""
         for sequence, committed in self._runner.first_tokens(firsts):
             self._deliver(sequence, committed, speculative=False)
-        self.on_step()
+        if firsts:
+            self.on_step()
 
     def _launch(self, sequences: list[Sequence]) -> _InFlight | None:
         if not sequences:

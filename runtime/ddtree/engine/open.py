@@ -31,7 +31,7 @@ def open_engine(config: EngineConfig) -> Engine:
     try:
         engine = _open_with(ranks, config)
     except BaseException:
-        ranks.close(patience_s=0)
+        ranks.kill()
         raise
     engine.lead(ranks)
     ranks.death.add_done_callback(lambda death: engine.fail(reason_of(death.result())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -25,8 +26,8 @@ class Others(Protocol):
     def explain(self, error: Exception) -> str:
         """Why this rank failed: another one's death shows first as an error of our own."""
 
-    def close(self) -> None:
-        """End them, and wait until they have ended."""
+    def close(self, release: Callable[[], None]) -> None:
+        """End them, and wait until they have ended. `release` lets go of our own graphs."""
 
 
 class Nobody:
@@ -38,7 +39,7 @@ class Nobody:
     def explain(self, error: Exception) -> str:
         return reason(error)
 
-    def close(self) -> None:
+    def close(self, release: Callable[[], None]) -> None:
         """Nobody is there."""
 
 

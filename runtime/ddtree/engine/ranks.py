@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -82,18 +83,40 @@ class Ranks:
     def explain(self, error: Exception) -> str:
         return reason_of(self.cause(error))
 
-    def close(self, patience_s: float = ENDING_S) -> None:
+    def close(self, release: Callable[[], None]) -> None:
+        """The ranks leave together: NCCL's end is a collective, and waits for who is not there."""
+        if self.death.done():
+            self.kill()
+            return
         self._closing.set()
         for other in self._others:
             with suppress(OSError):
                 other.line.send_bytes(pickle.dumps(None))  # the last order
+
+        def ours() -> None:
+            release()
+            leave()
+
+        leaving = threading.Thread(target=ours, name="ddtree-leave", daemon=True)
+        leaving.start()
         for other in self._others:
             with suppress(subprocess.TimeoutExpired):
-                other.process.wait(0 if self.death.done() else patience_s)
+                other.process.wait(ENDING_S)
+        leaving.join(ENDING_S)
+        self._kill()
+        self._temporary.cleanup()
+
+    def kill(self) -> None:
+        """Without waiting for anything that may wait for one of them."""
+        self._closing.set()
+        self._kill()
+        leave(bereaved=True)
+        self._temporary.cleanup()
+
+    def _kill(self) -> None:
+        for other in self._others:
             other.process.kill()
             other.process.wait()
-        leave(bereaved=self.death.done())
-        self._temporary.cleanup()
 
     def _start(self, config: EngineConfig, rank: int) -> _Other:
         ours, theirs = socket.socketpair()
