@@ -21,9 +21,9 @@ from ddtree.models.hf_config import drafter_shape, target_shape
 from ddtree.models.llama import target_shapes
 from ddtree.models.source import CONFIG
 from ddtree.models.weights import Shapes
+from tests.runtime.models.kimi_config import SMALL as LATENT
+from tests.runtime.models.kimi_config import TEXT
 from tests.runtime.models.tensors import random_tensors
-from tests.runtime.models.test_deepseek import SMALL as LATENT
-from tests.runtime.models.test_hf_deepseek import TEXT
 
 VOCAB = 12  # random drafts agree often
 DENSE: dict[str, Any] = {

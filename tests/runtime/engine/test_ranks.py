@@ -7,46 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from ddtree.config import EngineConfig, Mode
-from ddtree.core.sequence import Finish, Request, Sampling, Speculative
+from ddtree.config import EngineConfig
+from ddtree.core.sequence import Finish, Request
 from ddtree.engine.errors import RankError, RequestError
 from ddtree.engine.loop import Engine
 from ddtree.engine.open import open_engine
 from ddtree.engine.ranks import Ranks, ending
 from ddtree.models.errors import ModelError
-from tests.runtime.engine.asking import Answer, ask
+from ddtree.parallel.join import leave
+from tests.runtime.engine.asking import Answer
+from tests.runtime.engine.mixed import PROMPTS, tokens
 from tests.runtime.engine.pairs import opened, write_drafter, write_target
 from tests.runtime.models import test_deepseek as kimi
 from tests.runtime.server.live import until
-
-PROMPTS = [(3, 1, 4, 1, 5, 9, 2, 6), (10,) * 17]
-LENGTH = 12
-MODES: tuple[Mode, ...] = ("ar", "chain", "ddtree")
-HOT = Sampling(temperature=0.9, top_p=0.95, seed=7)
 
 
 def others(engine: Engine) -> Ranks:
     assert isinstance(engine._others, Ranks)
     return engine._others
-
-
-def asked() -> list[Request]:
-    """Every mode, greedy and by chance, at once: more than the rows there are."""
-    return [
-        Request(
-            f"{mode}-{sampling.seed}-{i}", prompt, LENGTH, sampling, speculative=Speculative(mode)
-        )
-        for mode in MODES
-        for sampling in (Sampling(), HOT)
-        for i, prompt in enumerate(PROMPTS)
-    ]
-
-
-def tokens(engine: Engine) -> list[list[int]]:
-    answers = [answer.tokens for answer in ask(engine, asked())]
-    assert engine.stats().speculation.accepted > 0
-    engine.check_integrity()
-    return answers
 
 
 @pytest.mark.parametrize(
@@ -79,6 +57,24 @@ def test_packed_experts_are_shared_out_whole(tmp_path: Path) -> None:
         wanted = tokens(alone)
     with opened(model, "prompt-lookup", ep=2) as engine:
         assert tokens(engine) == wanted
+
+
+def test_ranks_leave_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL's end waits for all ranks to come to it, and for graphs that hold its collectives."""
+    said: list[str] = []
+    with opened(write_target(tmp_path / "m", "llama"), "prompt-lookup", tp=2) as engine:
+        (other,) = others(engine)._others
+        other.process.send_signal(signal.SIGSTOP)  # it has not left
+
+        def leaving() -> None:
+            said.append("alone" if other.process.poll() is not None else "together")
+            other.process.send_signal(signal.SIGCONT)
+            leave()
+
+        monkeypatch.setattr("ddtree.engine.ranks.leave", leaving)
+        monkeypatch.setattr(engine._runner, "release", lambda: said.append("released"))
+    assert said == ["released", "together"]
+    assert other.process.returncode == 0
 
 
 def test_a_rank_that_is_killed_ends_the_engine_with_its_reason(tmp_path: Path) -> None:

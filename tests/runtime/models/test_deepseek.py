@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -20,27 +19,10 @@ from ddtree.models.llama import Llama, target_shapes
 from ddtree.models.load import load_target
 from ddtree.ops.backend import kernels_everywhere
 from ddtree.ops.experts.packed import Packed
+from tests.runtime.models.kimi_config import SEEING, SMALL, TEXT
 from tests.runtime.models.session import CPU, Session
 from tests.runtime.models.tensors import Tensors, random_tensors
-from tests.runtime.models.test_hf_deepseek import SEEING, TEXT
 
-SMALL: dict[str, Any] = {
-    "vocab_size": 64,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "moe_intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "n_routed_experts": 6,
-    "num_experts_per_tok": 2,
-    "q_lora_rank": 24,
-    "kv_lora_rank": 32,
-    "qk_nope_head_dim": 16,
-    "qk_rope_head_dim": 8,
-    "v_head_dim": 16,
-    "max_position_embeddings": 4096,
-}
 CONFIG = SEEING | {"text_config": TEXT | SMALL}
 SHAPE = target_shape(Path("config.json"), CONFIG)
 GROUP = 32

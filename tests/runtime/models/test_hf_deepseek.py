@@ -11,50 +11,9 @@ from ddtree.config import Experts, Latent, SigmoidRouting
 from ddtree.models.errors import ModelError
 from ddtree.models.hf_config import target_shape
 from ddtree.models.llama import target_shapes
+from tests.runtime.models.kimi_config import SEEING, TEXT
 
 PATH = Path("config.json")
-TEXT: dict[str, Any] = {
-    "architectures": ["DeepseekV3ForCausalLM"],
-    "model_type": "kimi_k2",
-    "vocab_size": 163840,
-    "hidden_size": 7168,
-    "intermediate_size": 18432,
-    "moe_intermediate_size": 2048,
-    "num_hidden_layers": 61,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 64,
-    "n_routed_experts": 384,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 8,
-    "first_k_dense_replace": 1,
-    "moe_layer_freq": 1,
-    "n_group": 1,
-    "topk_group": 1,
-    "topk_method": "noaux_tc",
-    "scoring_func": "sigmoid",
-    "routed_scaling_factor": 2.827,
-    "norm_topk_prob": True,
-    "q_lora_rank": 1536,
-    "kv_lora_rank": 512,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "v_head_dim": 128,
-    "max_position_embeddings": 262144,
-    "rope_theta": 50000.0,
-    "rope_scaling": {
-        "type": "yarn",
-        "factor": 64.0,
-        "original_max_position_embeddings": 4096,
-        "beta_fast": 32.0,
-        "beta_slow": 1.0,
-        "mscale": 1.0,
-        "mscale_all_dim": 1.0,
-    },
-    "rms_norm_eps": 1e-5,
-    "num_nextn_predict_layers": 0,
-    "tie_word_embeddings": False,
-}
-SEEING = {"architectures": ["KimiK25ForConditionalGeneration"], "text_config": TEXT}
 # The tensors of layer 1's first expert and of layer 0's attention, as the checkpoint names them
 PUBLISHED = {
     "layers.0.self_attn.q_a_proj.weight": (1536, 7168),

@@ -21,7 +21,7 @@ from ddtree.stepbench.floor import Read, floor
 from ddtree.stepbench.measure import Bench, random_models
 from ddtree.stepbench.routing import count_hits, fair, routed
 from ddtree.stepbench.shapes import PAIRS, Pair
-from tests.runtime.models.test_hf_deepseek import PATH, SEEING
+from tests.runtime.models.kimi_config import SEEING
 
 KIMI = PAIRS["kimi-k2.6"]
 CPU = torch.device("cpu")
@@ -70,7 +70,7 @@ def small() -> Pair:
 
 
 def test_the_shape_is_that_of_the_published_config() -> None:
-    published = target_shape(PATH, SEEING)
+    published = target_shape(Path("config.json"), SEEING)
     latent = published.latent
     assert latent is not None and KIMI.target.latent is not None
     assert latent.scale == pytest.approx(KIMI.target.latent.scale, rel=1e-3)
