@@ -12,6 +12,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -115,7 +116,7 @@ def _gathered(pipes: Sequence[Connection], answered: Callable[[], None]) -> list
 @contextmanager
 def _several(target: Target, count: int) -> Iterator[_Several]:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", __name__])  # what each would import for a second
+    context.set_forkserver_preload(["__main__", *_loaded()])  # a second for each, else
     taken = context.Value("q", 0)
     started = [_start(context, target, taken) for _ in range(count)]
     try:
@@ -126,6 +127,11 @@ def _several(target: Target, count: int) -> Iterator[_Several]:
         for process, _ in started:
             process.terminate()
             process.join()
+
+
+def _loaded() -> list[str]:
+    """What a process imports with the program it belongs to."""
+    return [name for name in sys.modules if name.partition(".")[0] == __name__.partition(".")[0]]
 
 
 def _start(
