@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 
@@ -73,10 +75,10 @@ def test_a_prompt_has_the_same_bits_however_it_is_cut(heads: Heads) -> None:
 def test_no_cut_of_the_work_changes_a_bit(heads: Heads) -> None:
     scene = moved(make_scene([1500, 700], 33, heads, torch.bfloat16), "cuda")
     for pattern in (scene.words, "causal"):
-        expected = attention(scene, pattern, launch.Blocks(16, whole=False))
+        expected = attention(scene, pattern, launch.Blocks(16, "tile"))
         for rows, warps, stages in ((16, 4, 5), (32, 4, 3), (64, 4, 3), (64, 8, 2)):
-            for whole in (False, True):
-                blocks = launch.Blocks(rows, whole, warps, stages)
+            for part in get_args(launch.Part):
+                blocks = launch.Blocks(rows, part, warps, stages)
                 assert torch.equal(attention(scene, pattern, blocks), expected), blocks
 
 
@@ -94,5 +96,7 @@ def test_long_contexts_take_larger_chunks() -> None:
     tree = attention(scene, scene.words)[0]
     alone = decode_of(scene, 0)
     assert torch.equal(tree, attention(alone, alone.words)[:, 0])
-    split, whole = (attention(scene, scene.words, launch.Blocks(64, w, 8)) for w in (False, True))
-    assert torch.equal(split, whole)
+    tiles, groups, whole = (
+        attention(scene, scene.words, launch.Blocks(64, part, 8)) for part in get_args(launch.Part)
+    )
+    assert torch.equal(tiles, groups) and torch.equal(groups, whole)

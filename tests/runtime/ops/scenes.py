@@ -41,22 +41,30 @@ def ints(*shape: int) -> torch.Tensor:
 
 
 def attention() -> None:
-    """Qwen3-8B: one token, trees split and whole, a prompt chunk. Blocks of SmolLM2's, K2.6's."""
+    """Qwen3-8B: one token, trees, a prompt chunk. SmolLM2's blocks, many trees; K2.6's blocks."""
     for batch, new in ((1, 1), (1, 17), (1, 257)):
         attend(batch, new, ints(batch, new, words_for(new)), (8, 4, 128))
     attend(1, 512, "causal", (8, 4, 128))
     attend(1, 16, "all", (3, 3, 64))
+    attend(64, 17, ints(64, 17, 1), (3, 3, 64))
+    attend(1, 17, ints(1, 17, 1), (8, 4, 128), torch.float32)
     for kind, window in ((torch.bfloat16, 4096), (torch.float32, 100)):
         plan = plan_window(ints(2), ints(2, 256), 8, "all", PAGE, window)
         keys = empty(4096, 8, 128, dtype=kind)
         tree_attention(empty(2, 8, 64, 128, dtype=kind), keys, keys, plan)
 
 
-def attend(batch: int, new: int, pattern: str | torch.Tensor, heads: tuple[int, int, int]) -> None:
+def attend(
+    batch: int,
+    new: int,
+    pattern: str | torch.Tensor,
+    heads: tuple[int, int, int],
+    kind: torch.dtype = torch.bfloat16,
+) -> None:
     kv_heads, group, dim = heads
     plan = plan_attention(ints(batch), ints(batch, 256), new, pattern, PAGE, 0)  # type: ignore[arg-type]
-    keys = empty(4096, kv_heads, dim)
-    tree_attention(empty(batch, new, kv_heads * group, dim), keys, keys, plan)
+    keys = empty(4096, kv_heads, dim, dtype=kind)
+    tree_attention(empty(batch, new, kv_heads * group, dim, dtype=kind), keys, keys, plan)
 
 
 def latents() -> None:

@@ -5,31 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import torch
 
 from ddtree.ops.backend import limits
-from ddtree.ops.bitmask import words_for
+from ddtree.ops.page_plan.launch import GRAIN, REACH, TAIL, Paged, plan
+from ddtree.ops.state_sum import kernel as state_sum
 from ddtree.ops.tree_attention import kernel
 
-REACH = 15  # deepest node: a tree fills positions start .. start + REACH
-GRAIN = 16  # keys; a tail begins at a multiple of it
+__all__ = ["CUTS", "TAIL_ROWS", "Blocks", "Cuts", "Paged", "attend", "choose", "plan"]
+
 TAIL_ROWS = 16  # heads of some tokens: the fewest rows of a product
 TAIL_NODES = 4  # tokens whose tails share a program
-UNROLL = 8  # states whose loads are in flight at once
-SCRATCH = 1 << 19  # states that SPLIT may store; 256 MiB at D = 128
-PATTERNS = {"tree": 0, "causal": 1, "all": 2}
-
-
-@dataclass(frozen=True)
-class Paged:
-    """What the kernels of all layers share in one forward. Made by `plan`."""
-
-    start: torch.Tensor  # [B] int64
-    page_table: torch.Tensor  # [B, P] int64, rows may be strided
-    page_size: int
-    last: torch.Tensor  # [B, N] int32, last visible position of each token
-    path: torch.Tensor | None  # [B, N, REACH + 1] int64, slots of the node's path; None: a span
+UNROLL = 16  # states whose loads are in flight at once
+SCRATCH = 1 << 19  # states that may be stored; 256 MiB at D = 128
+SHORT = 1056  # programs of a tile for every 132 multiprocessors, where a state is 128 numbers
 
 
 @dataclass(frozen=True)
@@ -43,9 +34,12 @@ class Cuts:
 
     def most_chunks(self, paged: Paged) -> int:
         """Chunks of the longest sequence that the page table can hold."""
-        tiles = -(-paged.page_table.shape[1] * paged.page_size // self.tile)
+        tiles = self.tiles(paged)
         near, far = min(tiles, self.turn), max(tiles - self.turn, 0)
         return -(-near // self.near) + -(-far // self.far)
+
+    def tiles(self, paged: Paged) -> int:
+        return -(-paged.page_table.shape[1] * paged.page_size // self.tile)
 
     @cached_property
     def fixed(self) -> dict[str, int | bool]:
@@ -56,7 +50,9 @@ class Cuts:
         return {**names, "REACH": REACH, "enable_fp_fusion": False}
 
 
-CUTS = Cuts(tile=64, near=2, far=16, turn=64)
+CUTS = Cuts(tile=64, near=4, far=16, turn=64)  # a chunk is a group of tiles
+
+Part = Literal["tile", "group", "whole"]
 
 
 @dataclass(frozen=True)
@@ -64,52 +60,9 @@ class Blocks:
     """How the work of one launch is cut. No choice here changes a bit of the result."""
 
     rows: int  # tokens x heads of one key-value head that share a loaded tile
-    whole: bool  # one program walks all chunks of its rows, instead of one program a chunk
+    part: Part  # what a program takes: of far tiles always a group, of `whole` the tail too
     warps: int = 4
     stages: int = 3  # 1 and two for each tile that is on its way: its slots are loaded first
-
-
-@dataclass(frozen=True)
-class Tail:
-    """How many tokens' tails share a program, and the rows that each has in it."""
-
-    nodes: int
-    heads: int  # of a key-value head, up to a power of two
-
-    @classmethod
-    def of(cls, new: int, group: int) -> Tail:
-        heads = 1 << (group - 1).bit_length()
-        return cls(1 if new == 1 else min(TAIL_NODES, TAIL_ROWS // heads), heads)
-
-
-def plan(
-    start: torch.Tensor, page_table: torch.Tensor, new: int, pattern: str | torch.Tensor, page: int
-) -> tuple[torch.Tensor, Paged]:
-    """Write slots [B, N] and the kernels' plan, in one launch."""
-    rows, device = start.shape[0], start.device
-    write = torch.empty(rows, new, dtype=torch.int64, device=device)
-    last = torch.empty(rows, new, dtype=torch.int32, device=device)
-    tree = isinstance(pattern, torch.Tensor)
-    words = pattern if isinstance(pattern, torch.Tensor) else write
-    path = torch.empty(rows, new, REACH + 1, dtype=torch.int64, device=device) if tree else None
-    kernel.plan[(new, rows)](
-        start,
-        page_table,
-        page_table.stride(0),
-        words,
-        words.stride(0),
-        words.stride(1),
-        write,
-        last,
-        write if path is None else path,
-        new,
-        W=words_for(new),
-        PAGE=page,
-        REACH=REACH,
-        PATTERN=PATTERNS["tree" if isinstance(pattern, torch.Tensor) else pattern],
-        num_warps=2,
-    )
-    return write, Paged(start, page_table, page, last, path)
 
 
 def attend(
@@ -119,78 +72,109 @@ def attend(
     out: torch.Tensor,
     blocks: Blocks | None = None,
 ) -> None:
-    """Attention of q [B, N, Hq, D] into `out`, in two launches."""
+    """Attention of q [B, N, Hq, D] into `out`, in two launches, or one where no row is cut."""
     batch, new, heads, dim = q.shape
     kv_heads = kv[0].shape[1]
-    group, most = heads // kv_heads, CUTS.most_chunks(paged)
-    cut = blocks or choose(q, kv_heads, most)
-    chunks = min(most, 1) if cut.whole else most
-    parts = 1 + chunks
-    tail = Tail.of(new, group)
-    acc, weights = (
-        torch.empty(q.numel() // dim * parts * size, dtype=torch.float32, device=q.device)
-        for size in (dim, 2)
-    )
-    across = -(-new * group // cut.rows)
-    fixed = CUTS.fixed | {"D": dim, "WHOLE": cut.whole}
-    kernel.attend[(across * chunks + -(-new // tail.nodes), kv_heads, batch)](
+    cut = blocks or choose(q, kv_heads, paged)
+    whole = cut.part == "whole"
+    cuts = _tiles_alone() if cut.part == "tile" else CUTS
+    chunks = 0 if whole else cuts.most_chunks(paged)
+    stored = 0 if whole else batch * new * heads * (1 + chunks)
+    acc, weights = (torch.empty(stored * size, device=q.device) for size in (dim, 2))
+    rows = _rows(q, kv_heads, cut.rows)
+    across = -(-new * rows["G"] // cut.rows)
+    tails = 0 if whole else -(-new // rows["NODES"])
+    long = cuts.tiles(paged) > CUTS.turn
+    fixed = cuts.fixed | {"D": dim, "GRAIN": GRAIN, "GROUP": CUTS.near, "LONG": long}
+    kernel.attend[(across * (chunks or 1) + tails, kv_heads, batch)](
         q,
         *kv,
         acc,
         weights,
-        paged.start,
         paged.last,
-        paged.last if paged.path is None else paged.path,
+        paged.tail,
         paged.page_table,
         paged.page_table.stride(0),
+        out,
         new,
-        parts,
+        1 + chunks,
         across,
+        new * rows["G"] // cut.rows,
         chunks,
+        paged.page_table.shape[1] * paged.page_size,
         math.log2(math.e) / math.sqrt(dim),
-        G=group,
-        HEADS=tail.heads,
-        NODES=tail.nodes,
-        HKV=kv_heads,
-        BR=cut.rows,
         PAGE=paged.page_size,
-        GRAIN=GRAIN,
-        TREE=paged.path is not None,
+        TAIL=TAIL,
+        WHOLE=whole,
         num_warps=cut.warps,
         num_stages=cut.stages,
+        **rows,
         **fixed,
     )
-    merge((acc, weights), paged, out, parts, fixed | {"UNROLL": UNROLL if chunks > 1 else 1})
+    if not whole:
+        _finish((acc, weights), paged.last, out, chunks, fixed)
 
 
-def merge(
+def _rows(q: torch.Tensor, kv_heads: int, block: int) -> dict[str, int | bool]:
+    """Blocks of tokens x heads, and tails side by side in a product."""
+    _, new, heads, dim = q.shape
+    group = heads // kv_heads
+    side = 1 << (group - 1).bit_length()  # rows of a token in a tail
+    fit = _room(q, TAIL_ROWS) // (2 * TAIL * dim * q.element_size())
+    nodes = 1 if new == 1 else max(1, min(TAIL_NODES, TAIL_ROWS // side, fit))
+    rest = new * group > block and 0 < new * group % block <= 16
+    return {"G": group, "HKV": kv_heads, "BR": block, "REST": rest, "HEADS": side, "NODES": nodes}
+
+
+def _room(q: torch.Tensor, rows: int) -> int:
+    """Bytes of shared memory for keys and values beside these rows."""
+    return limits(q.device).shared - rows * q.shape[-1] * 4 - 8192
+
+
+def _tiles_alone() -> Cuts:
+    return Cuts(CUTS.tile, 1, CUTS.far, CUTS.turn)
+
+
+def _finish(
     states: tuple[torch.Tensor, torch.Tensor],
-    paged: Paged,
+    last: torch.Tensor,
     out: torch.Tensor,
-    parts: int,
+    chunks: int,
     fixed: dict[str, int | bool],
 ) -> None:
-    """The states of each row into `out`. A tile of which one grain is a chunk's counts as one."""
     *_, heads, dim = out.shape
-    fixed = fixed | {"REACH": REACH + GRAIN - CUTS.tile}
-    finish = kernel.finish[(out.numel() // dim,)]
-    finish(*states, paged.last, out, parts, HQ=heads, num_warps=1, **fixed)
+    together = min(UNROLL, max(CUTS.near, 1 << (chunks - 1).bit_length()))
+    state_sum.finish[(out.numel() // dim,)](
+        *states, last, out, 1 + chunks, HQ=heads, BP=16, UNROLL=together, num_warps=1, **fixed
+    )
 
 
-def choose(q: torch.Tensor, kv_heads: int, chunks: int) -> Blocks:
-    """Blocks for these shapes: enough programs to fill the device, few states to store.
+def choose(q: torch.Tensor, kv_heads: int, paged: Paged) -> Blocks:
+    """Blocks for these shapes: a tile a program while they are few, all where rows fill the device.
 
     64 rows are another matrix instruction than 16 or 32, and only Hopper rounds both alike.
+    Microseconds on an H200, with `finish`, in bfloat16 (tile, group, whole: the best of each):
+      8 x 4 heads of 128, context 2,048    1 token 10.9 12.0 -    17 17.5 15.0 -    65 46.7 27.2 -
+      3 x 3 heads of 64, context 256       1 token 4.7 7.3 7.7    17 5.0 8.4 16.3   65 5.8 8.8 -
+      the same, 64 rows                    1 token 10.2 12.8 10.8   17 27.1 30.4 22.5
+    A last program that sums what others stored took longer than `finish` in all of them.
     """
     batch, new, heads, dim = q.shape
-    rows = new * heads // kv_heads
-    few = rows <= 32 or not limits(q.device).one_rounding or q.dtype == torch.float32
-    block = 16 if rows <= 16 else 32 if few else 64
-    programs = batch * kv_heads * -(-rows // block)
-    stored = batch * new * heads * (chunks + 1)
-    device = limits(q.device)
-    whole = chunks <= 1 or programs >= 2 * device.multiprocessors or stored > SCRATCH
-    stage = 2 * CUTS.tile * dim * q.element_size()
-    room = device.shared - block * dim * 4 - 8192
-    ahead = max(1, min(1 if block > 32 else 2, room // stage))
-    return Blocks(block, whole, stages=1 + 2 * ahead)
+    rows, device = new * heads // kv_heads, limits(q.device)
+    few = not device.one_rounding or q.dtype == torch.float32
+    sizes = [size for size in (16, 32, 64) if size < 2 * rows and not (few and size > 32)] or [16]
+
+    def programs(block: int, chunks: int) -> int:
+        return batch * kv_heads * -(-rows // block) * chunks
+
+    alone, together = _tiles_alone().most_chunks(paged), CUTS.most_chunks(paged)
+    narrow = [size for size in sizes if programs(size, alone) <= 2 * device.multiprocessors]
+    block = (narrow or sizes[-1:])[0]
+    short = SHORT * device.multiprocessors // 132 * 128 // dim // (1 if block == 16 else 2)
+    part: Part = "tile" if programs(block, alone) <= short else "group"
+    stored = batch * new * heads * ((alone if part == "tile" else together) + 1)
+    if (part == "group" and programs(block, 1) >= device.multiprocessors) or stored > SCRATCH:
+        part = "whole"
+    fit = _room(q, block) // (2 * CUTS.tile * dim * q.element_size())
+    more = block == 16 or (block, part, dim) == (64, "whole", 64)
+    return Blocks(block, part, stages=1 + 2 * max(1, min(2 if more else 1, fit)))
