@@ -18,7 +18,7 @@ from ddtree.ops.rope_kv import rope_kv, write_context
 from ddtree.ops.sample import Chance, Narrowing, sample
 from ddtree.ops.tally import Moved, tally
 from ddtree.ops.tree_accept import tree_accept
-from ddtree.ops.tree_build import Bounds, chain, tree_build
+from ddtree.ops.tree_build import Bounds, chain, root_only, tree_build
 from tests.runtime.ops.drafts import drafted, likely
 
 pytestmark = pytest.mark.gpu
@@ -163,6 +163,7 @@ def test_bounded_trees_chains_features_and_blocks_equal_the_references() -> None
     pairs = (
         (tree_build(root, given, 64, here), tree_build(root.cuda(), moved, 64, there)),
         (chain(root, given, here), chain(root.cuda(), moved, there)),
+        (root_only(root), root_only(root.cuda())),
     )
     for expected, got in pairs:
         for field in ("tokens", "parents", "depths", "ancestors"):

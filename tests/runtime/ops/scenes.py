@@ -26,7 +26,7 @@ from ddtree.ops.sample import Chance, Narrowing, sample
 from ddtree.ops.tally import Moved, tally
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_attention import plan_attention, plan_window, tree_attention
-from ddtree.ops.tree_build import Bounds, chain, tree_build
+from ddtree.ops.tree_build import Bounds, chain, root_only, tree_build
 
 PAGE = 16
 KIMI = Experts(384, 8, 2048, normalised=True, sigmoid=SigmoidRouting(1, 1, scaling=2.827))
@@ -147,6 +147,7 @@ def rows() -> None:
 def trees() -> None:
     """From a block to the tally at the smallest, a usual, and the largest budget."""
     draft_block(ints(4), ints(4), 16, 16)
+    root_only(ints(4))
     for budget in (1, 64, 256):
         bounds = Bounds(ints(4), empty(4, dtype=torch.float32))
         ranked = marginals(empty(4, 15, 151936), budget)

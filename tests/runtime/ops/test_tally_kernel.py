@@ -8,8 +8,7 @@ import torch
 from ddtree.core.batch import Verdict
 from ddtree.ops.backend import kernels_everywhere
 from ddtree.ops.tally import Moved, tally
-from ddtree.ops.tree_build import tree_build
-from ddtree.ops.tree_build.reference import root_only
+from ddtree.ops.tree_build import root_only, tree_build
 from tests.runtime.ops.drafts import drafted
 from tests.runtime.ops.interpreted import interpreted
 

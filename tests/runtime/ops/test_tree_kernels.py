@@ -9,7 +9,7 @@ from ddtree.core.batch import Marginals
 from ddtree.ops.backend import kernels_everywhere
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.tree_accept import tree_accept
-from ddtree.ops.tree_build import Bounds, chain, tree_build
+from ddtree.ops.tree_build import Bounds, chain, root_only, tree_build
 from tests.runtime.ops.drafts import drafted, likely
 from tests.runtime.ops.interpreted import interpreted, poison
 
@@ -64,6 +64,16 @@ def test_chains(deep: int) -> None:
     for field in FIELDS[:-1]:
         assert torch.equal(getattr(got, field), getattr(expected, field)), field
     assert got.scores is None and expected.scores is None
+
+
+@pytest.mark.parametrize("rows", [1, 63, 129])
+def test_roots_alone(rows: int) -> None:
+    root = torch.arange(rows) + 3
+    expected = root_only(root)
+    with kernels_everywhere(), poison():
+        got = root_only(root)
+    for field in FIELDS[:-1]:
+        assert torch.equal(getattr(got, field), getattr(expected, field)), field
 
 
 @pytest.mark.parametrize("logprob", [-torch.inf, torch.nan])

@@ -9,7 +9,7 @@ import torch
 from ddtree.core.batch import DraftTree, Marginals
 from ddtree.ops.backend import uses_kernel
 from ddtree.ops.tree_build import reference
-from ddtree.ops.tree_build.reference import Bounds, root_only
+from ddtree.ops.tree_build.reference import Bounds
 
 __all__ = ["Bounds", "chain", "root_only", "tree_build"]
 
@@ -46,3 +46,12 @@ def chain(root: torch.Tensor, marginals: Marginals, bounds: Bounds) -> DraftTree
         first = Marginals(marginals.tokens[:, :, :1], marginals.logprobs[:, :, :1])
         return replace(launch.grow(root, first, first.tokens.shape[1], bounds), scores=None)
     return reference.chain(root, marginals, bounds)
+
+
+def root_only(root: torch.Tensor) -> DraftTree:
+    """The tree of autoregressive decoding: N = 1, root [B] int64. No scores."""
+    if uses_kernel(root):
+        from ddtree.ops.tree_build import launch
+
+        return launch.root_only(root)
+    return reference.root_only(root)

@@ -129,3 +129,13 @@ def grow(
     tl.debug_barrier()  # other threads read the notes than wrote them
     spread(p_ranked, p_tokens, p_parents, p_depths, p_words, row, root,
            BUDGET, DEEP, WIDE, W, BW, BLOCK)  # fmt: skip
+
+
+@triton.jit
+def alone(p_parents, p_depths, p_words, B, BLOCK: tl.constexpr):
+    """Of BLOCK roots: no parent, no depth, themselves as ancestor."""
+    o_b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    one = tl.full([BLOCK], 1, tl.int64)
+    tl.store(p_parents + o_b, -one, mask=o_b < B)
+    tl.store(p_depths + o_b, one - one, mask=o_b < B)
+    tl.store(p_words + o_b, one, mask=o_b < B)

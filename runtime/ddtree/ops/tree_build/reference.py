@@ -116,7 +116,7 @@ def chain(root: torch.Tensor, marginals: Marginals, bounds: Bounds | None = None
 
 
 def root_only(root: torch.Tensor) -> DraftTree:
-    """The tree of autoregressive decoding: N = 1."""
+    """See `ops.tree_build.root_only`."""
     zero = torch.zeros_like(root).unsqueeze(1)
     return DraftTree(
         tokens=root.unsqueeze(1),
