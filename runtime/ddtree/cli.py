@@ -34,7 +34,7 @@ HELP = {
     "max_running_requests": "requests in one step; more wait",
     "kv_tokens": "tokens the cache holds; by default max-running-requests x context-length",
     "page_size": "tokens of one page of the cache",
-    "prefill_chunk": "prompt tokens taken in one step",
+    "prefill_chunk": "prompt tokens taken in one step; default 512, of small models on CUDA 2048",
     "prefix_cache": "prompts that begin alike share what is cached of them (default: on)",
     "threads": "CPU threads of a process; by default all cores, in equal parts",
     "tp": "processes, a device each, that share every matrix of the target",

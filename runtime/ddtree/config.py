@@ -142,7 +142,7 @@ class EngineConfig:
     max_running_requests: int = 8
     kv_tokens: int | None = None  # None: max_running_requests x context_length
     page_size: int = 16  # tokens
-    prefill_chunk: int = 512  # tokens
+    prefill_chunk: int | None = None  # tokens; None: by the target and the device
     prefix_cache: bool = True  # keep blocks of prompts for requests that begin alike
     threads: int | None = None  # CPU threads; None: all cores, in equal parts to the ranks
     tp: int = 1  # ranks, a process each, that share every matrix
@@ -159,7 +159,8 @@ class EngineConfig:
         if self.tp > 1 and self.ep > 1:
             raise ValueError("tp and ep are two ways to share out one model: give one of them")
         for name in POSITIVE:
-            if getattr(self, name) < 1:
+            value = getattr(self, name)
+            if value is not None and value < 1:
                 raise ValueError(f"{name} must be positive")
 
     @property

@@ -11,7 +11,7 @@ from ddtree.config import EngineConfig, ModelShape
 from ddtree.engine.budget import BudgetChooser, StepTimes
 from ddtree.engine.company import Company
 from ddtree.engine.errors import CapacityError
-from ddtree.engine.geometry import step_budgets, tree_depth, tree_nodes
+from ddtree.engine.geometry import prefill_chunk, step_budgets, tree_depth, tree_nodes
 from ddtree.engine.graphs import Graphs
 from ddtree.engine.lines import WIDTH, captured_forms
 from ddtree.engine.loop import Engine
@@ -33,8 +33,9 @@ def build(config: EngineConfig, models: Models, *, lag: Literal[0, 1] | None = N
     makes the trees.
     """
     runner = build_runner(config, models, lag=lag)
-    company = Company(runner.prefill_seconds, config.prefill_chunk)
-    return Engine(config, runner, Scheduler(plan_capacity(config, models, runner.lag), company))
+    capacity = plan_capacity(config, models, runner.lag)
+    company = Company(runner.prefill_seconds, capacity.prefill_chunk)
+    return Engine(config, runner, Scheduler(capacity, company))
 
 
 def build_runner(
@@ -61,9 +62,9 @@ def build_runner(
     with torch.inference_mode():
         if graphs:
             recorder = Graphs()
-            forms = captured_forms(config.prefill_chunk, capacity.rows, per_row)
+            forms = captured_forms(capacity.prefill_chunk, capacity.rows, per_row)
             prefiller.capture(forms, recorder)
-            warm(prefiller, config.prefill_chunk)
+            warm(prefiller, capacity.prefill_chunk)
             if config.drafter != "prompt-lookup":
                 stepper.capture(buckets, recorder)
         prefill_seconds = fixed_seconds(prefiller)
@@ -109,6 +110,6 @@ def plan_capacity(config: EngineConfig, models: Models, lag: Literal[0, 1]) -> C
         page_size=config.page_size,
         rows=config.max_running_requests,
         reach=reach,
-        prefill_chunk=config.prefill_chunk,
+        prefill_chunk=prefill_chunk(config, models),
         prefix_cache=config.prefix_cache,
     )

@@ -58,7 +58,8 @@ def replaying(
     monkeypatch.setattr(Stepper, "launch", overwriting)
     # on CUDA the host's numbers are a copy, which is made before the next launch
     monkeypatch.setattr(subject, "download", lambda values: download(values.clone()))
-    forms = captured_forms(wanted.prefill_chunk, wanted.max_running_requests, pages=48)
+    capacity = engine._scheduler.capacity
+    forms = captured_forms(capacity.prefill_chunk, capacity.rows, pages=48)
     with torch.inference_mode():
         engine._runner.prefiller.capture(forms, graphs)  # type: ignore[arg-type]
     engine.start()
