@@ -189,7 +189,7 @@ def test_half_precision_unpacks_to_the_same_numbers() -> None:
 
 
 def test_the_bits_of_a_number_are_the_last_ones_of_a_float() -> None:
-    """What `ops.int4` relies on; the interpreter cannot compute with bfloat16."""
+    """What `kernel.numbers` relies on; the interpreter cannot compute with bfloat16."""
     bits = torch.arange(16)
     for magic, kind, whole in (
         (0x4300, torch.bfloat16, torch.int16),

@@ -8,7 +8,16 @@ columns.
 import triton
 import triton.language as tl
 
-from ddtree.ops.int4.kernel import excess, numbers, spread
+# A place of two words at once: (x >> 4 p) & 15 in the last bits of a float whose ulp is 1, less
+# what that float has more. Without this a compiler takes 16-bit numbers one by one.
+BFLOATS: tl.constexpr = tl.constexpr(
+    tuple(
+        "{ .reg .b32 bits, one, more; mov.b32 one, 0x3F803F80; mov.b32 more, 0xC308C308;"
+        f" shr.u32 bits, $1, {4 * place}; lop3.b32 bits, bits, 0x000F000F, 0x43004300, 0xEA;"
+        " fma.rn.bf16x2 $0, bits, one, more; }"
+        for place in range(4)
+    )
+)
 
 
 @triton.jit
@@ -97,6 +106,40 @@ def multiply(
 
 
 @triton.jit
+def numbers(words, PLACE: tl.constexpr, kind: tl.constexpr, PAIRED: tl.constexpr):
+    """One place of every word as -8 .. 7, exactly, and without the slow conversion of an integer.
+
+    PAIRED is not for the interpreter, which has no assembler.
+    """
+    if PAIRED and kind == tl.bfloat16:
+        exact = tl.inline_asm_elementwise(
+            BFLOATS[PLACE], "=r,r", [words], dtype=tl.bfloat16, is_pure=True, pack=2
+        )
+    else:
+        bits = (words >> (4 * PLACE)) & 15
+        if kind == tl.bfloat16:
+            exact = (bits | 0x4300).to(tl.bfloat16, bitcast=True) - 136.0
+        elif kind == tl.float16:
+            exact = (bits | 0x6400).to(tl.float16, bitcast=True) - 1032.0
+        else:
+            exact = (bits.to(tl.int32) | 0x4B000000).to(tl.float32, bitcast=True) - 8388616.0
+    return exact
+
+
+@triton.jit
+def spread(scale, COLUMN: tl.constexpr, BM: tl.constexpr):
+    """One column of scale [.., BN, 16] as [.., BN, BM] float32, exactly.
+
+    Taken by a product, so that scales are staged like operands and arrive where the sums are.
+    """
+    if len(scale.shape) == 3:
+        o_g = tl.arange(0, 16)[None, :, None] + tl.zeros([scale.shape[0], 16, BM], tl.int32)
+    else:
+        o_g = tl.arange(0, 16)[:, None] + tl.zeros([16, BM], tl.int32)
+    return tl.dot(scale, (o_g == COLUMN).to(scale.dtype), input_precision="ieee")
+
+
+@triton.jit
 def folded(total, SEGMENTS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr):
     """The sum of [SEGMENTS, BN, BM] over the first, a power of two: halves are added."""
     if SEGMENTS == 1:
@@ -159,8 +202,7 @@ def multiply_packed(
                     x = tl.load(p_tokens + first, mask=m_x, other=0.0)
                     w = numbers(words, i_place, x.dtype, PAIRED)
                     factor = spread(scale, i_half * 4 + i_place, BM)
-                    begin = excess(x, [SEGMENTS, BN, 32])
-                    total += tl.dot(w, x, begin, input_precision="ieee") * factor
+                    total += tl.dot(w, x, input_precision="ieee") * factor
         whole = folded(total, SEGMENTS, BN, BM)
         if GATED:
             both = tl.permute(tl.reshape(whole, [2, PIECE, BM]), [1, 2, 0])
@@ -214,8 +256,7 @@ def walk_packed(
                     w = numbers(words, i_place, kind, PAIRED)
                     factor = spread(scale, i_half * 4 + i_place, BM)
                     x = features[i_half * 4 + i_place]
-                    less = excess(x, [BN, 32])
-                    total += tl.dot(w, x, less, input_precision="ieee") * factor
+                    total += tl.dot(w, x, input_precision="ieee") * factor
             tl.store(p_out + i_walk * BN, total, mask=m_n & m_pair)
 
 
