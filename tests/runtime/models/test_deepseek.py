@@ -101,10 +101,12 @@ def test_parts_of_an_int4_tensor_that_lack_or_disagree_are_named(tmp_path: Path)
 
 
 def test_latents_that_no_kernel_takes_are_refused_before_weights_are_read(tmp_path: Path) -> None:
-    stored, _ = published()
+    folder = write(tmp_path, published()[0])
+    text = TEXT | SMALL | {"qk_rope_head_dim": 8}
+    (folder / "config.json").write_text(json.dumps(SEEING | {"text_config": text}))
     said = r"has latents of 32 \+ 8 numbers; kernels take powers of two"
     with pytest.raises(ModelError, match=said) as caught:
-        load_target(write(tmp_path, stored), torch.bfloat16, torch.device("cuda"))
+        load_target(folder, torch.bfloat16, torch.device("cuda"))
     assert caught.value.hint == "give --device cpu"
 
 
