@@ -15,7 +15,7 @@ import yaml
 from tests.box.box import Box
 from tests.box.operator import Operator
 from tests.checkout import ROOT
-from tests.ddops.machine import STANDIN, Done, run_here
+from tests.ddops.machine import STANDIN, Done, run_here, started
 
 HOME = "/root/.local/share/ddops/boxes/b300"
 SECRET = "s3cret-of-the-box"
@@ -66,16 +66,7 @@ class Site:
         return run_here([verb, self.name, *rest], self.operator.home, self.environment)
 
     def start(self, verb: str, *words: str) -> subprocess.Popen[str]:
-        """The same in a process of its own, which can be killed."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "ddops", verb, self.name, *words],
-            cwd=self.operator.home,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return started([verb, self.name, *words], self.operator.home, self.environment)
 
     @property
     def environment(self) -> dict[str, str]:

@@ -24,7 +24,7 @@ from tests.box.operator import Operator
 from tests.box.rootfs import key
 from tests.checkout import ROOT
 from tests.ddops import venvs
-from tests.ddops.machine import Done, run_here
+from tests.ddops.machine import Done, run_here, started
 
 STATE = "/root/ddops"
 TRIP_S = 0.04
@@ -72,16 +72,7 @@ class Desk:
         return run_here(words, self.operator.home, self.environment)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """In a process of its own, which can be killed."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "ddops", *words],
-            cwd=self.operator.home,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return started(words, self.operator.home, self.environment)
 
     def stream(self, *words: str) -> dict[str, Any]:
         done = self.ddops("env", "stream", *words, "--json")

@@ -16,6 +16,7 @@ import yaml
 from tests.box.box import Box, shared_paths
 from tests.box.operator import Operator
 from tests.box.site import SECRET, Site
+from tests.ddops.answering import answering
 from tests.ddops.machine import Done, run_here
 
 REPLICA, ROUTER = 8421, 8420
@@ -34,14 +35,9 @@ def leading_to(address: str, port: int, at: str) -> Iterator[int]:
                 carry(self.request, there)
                 back.join()
 
-    with socketserver.ThreadingTCPServer((at, 0), Way) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
+    server = socketserver.ThreadingTCPServer((at, 0), Way)
+    with answering(server):
+        yield server.server_address[1]
 
 
 def carry(source: socket.socket, sink: socket.socket) -> None:

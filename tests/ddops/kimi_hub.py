@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.ddops.answering import answering
 
 COMMIT = "2755962" + "0" * 33
 _HIDDEN, _VOCABULARY, _LAYERS, _EXPERTS = 7168, 163840, 61, 384
@@ -97,11 +98,5 @@ def kimi_hub() -> Iterator[str]:
     """Its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(server) as url:
+        yield url

@@ -62,6 +62,21 @@ def run_here(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> 
     return Done(code, out.getvalue(), err.getvalue())
 
 
+def started(
+    arguments: Sequence[str], folder: Path, env: Mapping[str, str]
+) -> subprocess.Popen[str]:
+    """The same in a process of its own, which can be killed."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "ddops", *arguments],
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 @dataclass
 class Machine:
     """`folder` is the working folder, `home` the state folder."""
@@ -116,15 +131,7 @@ class Machine:
         return run_here(arguments, self.folder, {**self.environment, **env})
 
     def process(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "ddops", *arguments],
-            cwd=self.folder,
-            env={**self.environment, **env},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return started(arguments, self.folder, {**self.environment, **env})
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.ddops("status", "stand", "--json").stdout)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -237,6 +238,18 @@ def written(folder: Path, *, troubled: bool = True, repeats: int = 1) -> Path:
 def archive_of(bundle: Path) -> Path:
     """The archive beside a bundle's folder."""
     return bundle.with_name(f"{bundle.name}.tar.zst")
+
+
+def with_speed(*factors: float) -> Callable[[Record], Record]:
+    """Each repeat as many times the tokens per second."""
+
+    def change(record: Record) -> Record:
+        assert record.metrics is not None
+        speed = record.metrics.output_tok_s * factors[record.cell.repeat - 1]
+        told = record.metrics.model_copy(update={"output_tok_s": speed})
+        return record.model_copy(update={"metrics": told})
+
+    return change
 
 
 def told(of: Run) -> BundleInfo:

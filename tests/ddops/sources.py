@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from tests.ddops.answering import answering
 
 MEMBER = "tiny_weights/tiny.gguf"
 CONTENT = b"GGUF" + bytes(range(256)) * 64
@@ -65,15 +66,8 @@ def serve_hub(hub: Hub, address: str = "127.0.0.1") -> Iterator[Hub]:
 
     server = ThreadingHTTPServer((address, 0), Handler)
     server.daemon_threads = True
-    hub.url = f"http://{address}:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with answering(server) as hub.url:
         yield hub
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def is_large(name: str) -> bool:

@@ -26,18 +26,6 @@ def evidence(
     return Evidence(run, {record.cell.id: record for record in made}, {})
 
 
-def faster(factors: list[float]) -> Change:
-    """Each repeat as many times the tokens per second."""
-
-    def change(record: Record) -> Record:
-        assert record.metrics is not None
-        speed = record.metrics.output_tok_s * factors[record.cell.repeat - 1]
-        told = record.metrics.model_copy(update={"output_tok_s": speed})
-        return record.model_copy(update={"metrics": told})
-
-    return change
-
-
 def slower_stream(factor: float) -> Change:
     def change(record: Record) -> Record:
         traces = [
@@ -55,7 +43,7 @@ def line(found: Comparison, cell: str, metric: str) -> Line:
 
 
 def test_repeats_are_paired_and_the_ratio_has_its_interval() -> None:
-    a, b = evidence(), evidence(change=faster([1.5, 1.6, 1.55]))
+    a, b = evidence(), evidence(change=records.with_speed(1.5, 1.6, 1.55))
     found = line(compare(a, b, TIMINGS), "ddtree-b8.c1", "tok/s")
     assert found.effect is not None
     assert found.effect.ratio == pytest.approx((1.5 * 1.6 * 1.55) ** (1 / 3))
@@ -65,12 +53,12 @@ def test_repeats_are_paired_and_the_ratio_has_its_interval() -> None:
 
 
 def test_repeats_that_do_not_agree_settle_nothing() -> None:
-    a, b = evidence(), evidence(change=faster([1.5, 0.8, 1.4]))
+    a, b = evidence(), evidence(change=records.with_speed(1.5, 0.8, 1.4))
     assert line(compare(a, b, TIMINGS), "ar.c1", "tok/s").verdict == "not settled"
 
 
 def test_one_repeat_gives_no_ratio_of_throughputs() -> None:
-    a, b = evidence(repeats=1), evidence(repeats=1, change=faster([2.0]))
+    a, b = evidence(repeats=1), evidence(repeats=1, change=records.with_speed(2.0))
     found = line(compare(a, b, TIMINGS), "ar.c1", "tok/s")
     assert (found.effect, found.over, found.verdict) == (None, "1 repeat", "not known")
 

@@ -8,7 +8,7 @@ import pytest
 
 from ddops.bundle.difference import differences
 from ddops.bundle.recheck import Opened
-from ddops.spec.bundle import BundleInfo, Environment, Package
+from ddops.spec.bundle import Environment, Package
 from ddops.spec.matrix import Cell
 from ddops.spec.record import Record
 from tests.ddops import records
@@ -19,16 +19,7 @@ OF = records.matrix()
 def opened(**changes: Any) -> Opened:
     """A whole bundle; `run` and `info` are changes of theirs."""
     run = records.run(OF)
-    info = BundleInfo(
-        schema_version=1,
-        name="local-demo",
-        ddops_version="0.1.0",
-        commit=None,
-        created="2026-11-29T18:00:00Z",
-        box=run.box,
-        matrix=OF.name,
-        fingerprint=run.fingerprint,
-    )
+    info = records.told(run)
     cells = [Cell(variant=variant, concurrency=1, repeat=1) for variant in OF.variants]
     return Opened(
         info=info.model_copy(update=changes.get("info", {})),

@@ -24,18 +24,6 @@ def as_it_was(record: Record) -> Record:
     return record
 
 
-def with_speed(*factors: float) -> Change:
-    """Each repeat as many times the tokens per second."""
-
-    def change(record: Record) -> Record:
-        assert record.metrics is not None
-        speed = record.metrics.output_tok_s * factors[record.cell.repeat - 1]
-        told = record.metrics.model_copy(update={"output_tok_s": speed})
-        return record.model_copy(update={"metrics": told})
-
-    return change
-
-
 def other_answer(record: Record) -> Record:
     first, *rest = record.traces
     changed = first.model_copy(update={"text_sha256": records.sha256("something else")})
@@ -67,12 +55,12 @@ def test_the_same_numbers_are_within_bounds(of: Matrix) -> None:
 
 
 def test_an_interval_that_reaches_the_tolerance_is_within_bounds() -> None:
-    assert outside(measured(REPEATED), measured(REPEATED, with_speed(0.7, 0.9, 1.1))) == []
+    assert outside(measured(REPEATED), measured(REPEATED, records.with_speed(0.7, 0.9, 1.1))) == []
 
 
 @pytest.mark.parametrize("factors", [(0.70, 0.72, 0.71), (1.40, 1.41, 1.42)])
 def test_an_interval_beyond_it_is_outside_whichever_way(factors: tuple[float, ...]) -> None:
-    found = outside(measured(REPEATED), measured(REPEATED, with_speed(*factors)))
+    found = outside(measured(REPEATED), measured(REPEATED, records.with_speed(*factors)))
     assert len(found) == 8
     assert found[0].startswith("data/records/ar.c1.*.json: tok/s was ")
     assert f"{sum(factors) / 3:.2f} times (" in found[0]
@@ -80,10 +68,10 @@ def test_an_interval_beyond_it_is_outside_whichever_way(factors: tuple[float, ..
 
 
 def test_one_repeat_has_no_interval_so_the_ratio_itself_counts() -> None:
-    assert outside(measured(ONCE), measured(ONCE, with_speed(0.93))) == []
-    found = outside(measured(ONCE), measured(ONCE, only("ar.c1.r1", with_speed(0.5))))
+    assert outside(measured(ONCE), measured(ONCE, records.with_speed(0.93))) == []
+    found = outside(measured(ONCE), measured(ONCE, only("ar.c1.r1", records.with_speed(0.5))))
     assert [line.split(" was ")[0] for line in found] == ["data/records/ar.c1.*.json: tok/s"]
-    assert outside(measured(ONCE), measured(ONCE, with_speed(0.5)), tolerance=1.5) == []
+    assert outside(measured(ONCE), measured(ONCE, records.with_speed(0.5)), tolerance=1.5) == []
 
 
 def test_a_cell_that_fails_again_as_it_did_is_borne_out_and_another_verdict_is_not() -> None:
@@ -128,17 +116,8 @@ def test_sampled_answers_prove_nothing() -> None:
 
 
 def info(based_on: BasedOn | None) -> BundleInfo:
-    return BundleInfo(
-        schema_version=2,
-        name="again",
-        ddops_version="0.1.0",
-        commit=None,
-        created="2026-11-30T00:00:00Z",
-        box="other",
-        matrix="demo",
-        fingerprint="f" * 64,
-        based_on=based_on,
-    )
+    run = records.run(records.matrix())
+    return records.told(run.model_copy(update={"based_on": based_on}))
 
 
 def test_a_replay_says_of_which_bundle_by_its_hash() -> None:

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 from ddops.facts import replicas
 from ddops.spec.deployment import Router
+from tests.ddops.answering import answering
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -28,14 +28,8 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def replica(code: int) -> Iterator[str]:
     handler = type("Answering", (Handler,), {"code": code})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as url:
+        yield url
 
 
 def test_replicas_that_do_not_answer_or_are_ill_are_named_with_the_reason() -> None:

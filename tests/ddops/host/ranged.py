@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
+
+from tests.ddops.answering import answering
 
 PIECE = 64 * 1024  # bytes written at a time
 _SEND_BUFFER = 32 * 1024  # so that what counts as sent has nearly arrived
@@ -67,15 +68,8 @@ def serve(files: Files, address: str = "127.0.0.1") -> Iterator[Files]:
 
     server = ThreadingHTTPServer((address, 0), Handler)
     server.daemon_threads = True
-    files.url = f"http://{address}:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with answering(server) as files.url:
         yield files
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -15,16 +15,7 @@ HAS = {"3.11": "/usr/bin/python3.11", "3.12.3": "/p"}
 
 
 def info(commit: str | None) -> BundleInfo:
-    return BundleInfo(
-        schema_version=2,
-        name="first",
-        ddops_version="0.1.0",
-        commit=commit,
-        created="2026-11-30T00:00:00Z",
-        box="b",
-        matrix="demo",
-        fingerprint="f" * 64,
-    )
+    return records.told(records.run(records.matrix())).model_copy(update={"commit": commit})
 
 
 def environment(*packages: tuple[str, str]) -> Environment:
