@@ -94,11 +94,17 @@ def products() -> None:
         x = empty(tokens, 4096)
         gated_linear(x, empty(24576, 4096))
         linear(empty(tokens, 12288), empty(4096, 12288), x)
-    gated_linear(empty(17, 576), empty(3072, 576))
+    for tokens in (33, 65, 97):
+        linear(empty(tokens, 4096), empty(6144, 4096))
+    gated_linear(empty(97, 7168), empty(4608, 7168))
+    for tokens in (17, 80):
+        gated_linear(empty(tokens, 576), empty(3072, 576))
     linear(empty(17, 200), empty(576, 200))
     linear(empty(17, 576), empty(49152, 576), dtype=torch.float32)
-    for tokens in (1, 64):
+    for tokens in (1, 17, 64, 97, 600):
         linear(empty(tokens, 1536), empty(576, 1536))
+        linear(empty(tokens, 1536), empty(1536, 1536))
+    for tokens in (1, 64):
         linear(empty(tokens, 1024), empty(7168, 1024))
         linear_pair(empty(tokens, 7168), empty(384, 7168), empty(512, 7168), dtype=torch.float32)
 

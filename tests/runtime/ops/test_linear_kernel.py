@@ -108,7 +108,9 @@ LIMITS = [Limits(227 << 10, 132, one_rounding=True), Limits(99 << 10, 188, one_r
 
 @pytest.mark.parametrize("device", LIMITS, ids=["sm_90", "sm_120"])
 @pytest.mark.parametrize("mode", [launch.PLAIN, launch.GATED], ids=["plain", "gated"])
-@pytest.mark.parametrize(("n", "k"), [(576, 576), (576, 1536), (896, 7168), (4096, 4096)], ids=str)
+@pytest.mark.parametrize(
+    ("n", "k"), [(576, 576), (576, 1536), (896, 7168), (1536, 1536), (4096, 4096)], ids=str
+)
 def test_every_number_of_tokens_has_a_tile_for_them(
     n: int, k: int, mode: int, device: Limits
 ) -> None:

@@ -23,18 +23,35 @@ def load_tokens(p_x, o_m, o_k, M, K: tl.constexpr, EVEN: tl.constexpr):
 @triton.jit
 def multiply(
     p_x, p_w, o_row, o_a, o_b, M, begin, K: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr,
-    BESIDE: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr, EVEN: tl.constexpr,
+    BESIDE: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    EVEN: tl.constexpr,
 ):  # fmt: skip
-    """W[o_row, begin : begin + STEPS * BK] x[o_a and o_b, same]^T: [BN, BM], [BN, BESIDE or 1]."""
+    """PARTS parts of W[o_row, begin : + STEPS * BK] x[o_a and o_b, same]^T, each from zero, added.
+
+    [BN, BM] and [BN, BESIDE or 1]. One loop, so that loads do not stop where a part does.
+    """
+    WIDE: tl.constexpr = BESIDE if BESIDE > 0 else 1
     a = tl.zeros([BN, BM], tl.float32)
-    b = tl.zeros([BN, BESIDE if BESIDE > 0 else 1], tl.float32)
-    for i_k in range(0, STEPS):
+    b = tl.zeros([BN, WIDE], tl.float32)
+    sum_a = tl.zeros([BN, BM], tl.float32)
+    sum_b = tl.zeros([BN, WIDE], tl.float32)
+    for i_k in range(0, STEPS * PARTS):
         o_k = begin + i_k * BK + tl.arange(0, BK)
         p_rows = p_w + o_row[:, None].to(tl.int64) * K + o_k[None, :]
         w = tl.load(p_rows) if EVEN else tl.load(p_rows, mask=(o_k < K)[None, :], other=0.0)
         a = tl.dot(w, load_tokens(p_x, o_a, o_k, M, K, EVEN), a, input_precision="ieee")
         if BESIDE > 0:
             b = tl.dot(w, load_tokens(p_x, o_b, o_k, M, K, EVEN), b, input_precision="ieee")
+        if PARTS > 1:
+            if i_k % STEPS == STEPS - 1:
+                sum_a += a
+                a = tl.zeros([BN, BM], tl.float32)
+                if BESIDE > 0:
+                    sum_b += b
+                    b = tl.zeros([BN, WIDE], tl.float32)
+    if PARTS > 1:
+        a = sum_a
+        b = sum_b
     return a, b
 
 
@@ -75,14 +92,8 @@ def parts(
         a = abreast(p_x, p_w, o_row, o_a, M, begin, K, BN, BM, BK, STEPS, EVEN)
         b = tl.zeros([BN, 1], tl.float32)
     else:
-        a, b = multiply(p_x, p_w, o_row, o_a, o_b, M, begin, K, BN, BM, BESIDE, BK, STEPS, EVEN)
-        for i_part in range(1, PARTS):
-            o_part = begin + i_part * (STEPS * BK)
-            more_a, more_b = multiply(
-                p_x, p_w, o_row, o_a, o_b, M, o_part, K, BN, BM, BESIDE, BK, STEPS, EVEN
-            )
-            a += more_a
-            b += more_b
+        a, b = multiply(p_x, p_w, o_row, o_a, o_b, M, begin, K, BN, BM, BESIDE, BK, STEPS, PARTS,
+                        EVEN)  # fmt: skip
     return a, b
 
 

@@ -12,36 +12,41 @@ from ddtree.ops.linear import kernel
 
 PLAIN, RESIDUAL, GATED = 0, 1, 2
 TILE = 64  # weight rows of a tile of a wide weight
-PROGRAMS = 256  # wanted at one token: about two a multiprocessor of an H100-sized device
+PROGRAMS = 132  # wanted at one token: one a multiprocessor of an H100-sized device
 LEAST_STEPS = 3  # tiles of K that a split is worth
 MANY = 128  # tokens above which one program walks all of K, and none stores a part
 
-# A wide weight is read by three small programs a multiprocessor, its tokens held by each. us a
-# launch, H200, cold weights, before / after, at 1, 17, 33 and 65 tokens (M and BESIDE below):
-#   6144 x 4096    16.0 / 16.2    17.1         19.0 / 18.5    25.1 / 20.7
-#   4096 x 4096    11.9 / 11.8    13.1         15.3 / 14.3    22.0 / 16.3
-#   24576 x 4096   53.0 / 49.0    54.1 / 50.9  56.0 / 53.9    69.3 / 57.0 (gated)
-#   4096 x 12288   29.2 / 29.3    30.7         34.0 / 32.5    41.2 / 35.6
-#   151936 x 4096  280.7 / 280.7  289.7        296.8 / 299.2
-MOST = 80  # tokens up to which they are one tile and one beside it
-
-# Where nearly every multiprocessor has one tile of 64 rows to read, a split only adds a counter:
-# one program a tile, with as much of K under way as shared memory holds. As above, in 2 / 1 splits:
+# A wide weight has a program a multiprocessor for every 64 of its rows, with as much of K under
+# way as shared memory holds, or three programs a multiprocessor where its rows are many. A split
+# more than that only adds a counter. us a launch, H200, cold weights, twice as many splits / now,
+# at 1, 17, 33 and 65 tokens (measured as variants of the code before):
+#   6144 x 4096    16.1 / 15.2                  18.6 / 17.5    20.6 / 17.6
+#   4096 x 4096    11.8 / 11.8                  14.0 / 13.6    16.1 / 15.1
+#   24576 x 4096          48.4                         52.0           53.9 (gated, not split)
+#   4096 x 12288   28.3 / 28.0                  31.5 / 31.2    34.2 / 33.2
 #   7168 x 1024     7.9 / 6.1      8.4 / 6.3
-#   7168 x 2304    11.6 / 10.4
-ALONE = 100  # tiles
+#   7168 x 2304    11.6 / 10.4                  14.1 / 12.4
+#   4608 x 7168    20.2 / 19.2    21.9 / 20.6 (gated, 3 splits before)
+#   2112 x 7168    11.0 / 10.9    11.9 / 11.4 (7 splits before, 4 now)
+# At 512 and 1088 tokens, tiles of 128 / 256 tokens: 6144 x 4096 57 / 52 and 115 / 104, 24576 x 4096
+# 166 / 144 and 408 / 375; 4096 x 12288 84 / 135 and 246 / 281
+# (in 4 splits), for it has too few of them.
+MOST = 80  # tokens up to which they are one tile and one beside it
 DEEP = 112 << 10  # bytes under way
+LONG = 4096  # features of a split from which 49 tokens or more want twice as many
+BROAD = 6144  # weight rows whose tiles of 128 x 256 fill a device from 512 tokens on
 
 # A narrow weight waits for memory's latency, not for its bandwidth: 16 rows a program, all of K in
 # flight at once, more tokens by more programs, for the device is half empty. us a launch, H200, 30
 # weights in a row, before / after, at 1, 17, 64 and 1088 tokens:
 #   960 x 576     2.6 / 2.6    3.3 / 2.9     3.9 / 3.2     5.5
 #   576 x 576     3.1 / 3.0    3.5 / 3.1     4.2 / 3.3     5.4
-#   3072 x 576    3.8 / 3.6    4.3 / 4.1     5.6 / 4.1    12.8 / 10.1 (gated)
-#   576 x 1536    4.2 / 3.7    4.3 / 3.7     6.3 / 4.4    11.0 / 12.0
-#   1536 x 1536   5.2 / 4.1
-#   384 + 512 x 7168   7.7 / 6.9    8.9 / 7.9 (linear_pair)
-# The last three have their K in four parts, a warp each: one was as long as all its loads.
+#   3072 x 576    3.8 / 3.6    4.3 / 4.1     5.6 / 4.1    12.8 / 10.4 (gated)
+#   576 x 1536    4.2 / 3.7    4.3 / 3.7     6.3 / 4.7    11.1 / 9.7
+#   1536 x 1536   5.2 / 4.1    5.4 / 4.8     6.5 / 5.5 at 33, 8.2 / 6.0 at 65
+#   384 + 512 x 7168   7.7 / 6.9    8.9 / 8.4    14.3 / 9.7 at 33, 17.1 / 12.5 at 65 (linear_pair)
+# The last three have their K in four parts, a warp each: one was as long as all its loads. At 80
+# tokens the first three 3.3 / 3.0, 3.7 / 3.2 and 5.6 / 4.4; at 128 the fourth 6.4 / 5.5.
 NARROW = 13 << 19  # entries of such a weight
 LONGEST = 9  # tiles of K one part sums: 576 of SmolLM2 in one, 1536 in four of six
 
@@ -86,7 +91,7 @@ def cut(rows: int, k: int) -> Cut:
         return Cut(64 * -(-tiles // (parts * splits)), splits, parts)
     width = 128 if k % 128 == 0 and k >= 2048 else 64
     tiles, programs = -(-k // width), -(-rows // TILE)
-    wanted = max(1, PROGRAMS // programs) if programs < ALONE else 1
+    wanted = max(1, PROGRAMS // programs)
     steps = max(-(-tiles // wanted), min(LEAST_STEPS, tiles))
     return Cut(width * steps, -(-tiles // steps))
 
@@ -100,9 +105,13 @@ def choose(m: int, n: int, mode: int, x: torch.Tensor) -> Blocks:
     rows, k = 2 * n if mode == GATED else n, x.shape[1]
     how, device = cut(rows, k), limits(x.device)
     if not narrow(rows, k):
-        alone = m <= MOST and -(-rows // TILE) * how.splits <= device.multiprocessors
+        alone = m <= MANY and -(-rows // TILE) * how.splits <= device.multiprocessors
+        half = alone and (m <= 48 or how.span < LONG)
         tile = wide_tile(m, mode, how, alone=alone)
-        return fitted(tile, min(device.shared, DEEP if alone else device.shared), x)
+        broad = replace(tile, tokens=256, stages=4, width=64)
+        if m >= 512 and rows >= BROAD and tile.width == 128:
+            tile = broad if fitted(broad, device.shared, x) == broad else tile
+        return fitted(tile, min(device.shared, DEEP if half else device.shared), x)
     tile = narrow_tile(m, rows, mode, how, device)
     count = -(-rows // tile.rows) * -(-m // (tile.tokens + tile.beside)) * how.splits
     room = device.shared if count <= device.multiprocessors else device.shared // 2
@@ -116,32 +125,47 @@ def wide_tile(m: int, mode: int, how: Cut, *, alone: bool) -> Blocks:
     """Tiles of 64 weight rows for two or three programs a multiprocessor, or for one alone."""
     tokens, beside = widths(m, mode)
     width = 128 if how.span % 128 == 0 and how.span * how.splits >= 2048 else 64
-    if m > MOST:
-        return Blocks(128, tokens, 8, 3, m > MANY, beside, width)
     if alone:
         return Blocks(TILE, tokens, 4, how.span // 64 + 1, whole=False, beside=beside)
+    if m > MOST:
+        return Blocks(128, tokens, 8, 3, m > MANY, beside, width)
     if mode == GATED and m > 32:
         return Blocks(TILE, tokens, 4, 5 if m <= 48 else 4, whole=False, beside=beside)
     return Blocks(TILE, tokens, 4, 3, False, beside, width)
 
 
 def narrow_tile(m: int, rows: int, mode: int, how: Cut, device: Limits) -> Blocks:
-    """Tiles of 16 weight rows; of more where they round alike and tokens or splits are many."""
+    """Tiles of 16 weight rows; of more where they round alike and tokens are many."""
     gated, one = mode == GATED, device.one_rounding
     if m > MANY and one:
         if -(-rows // 128) * -(-m // 128) >= device.multiprocessors:
             return Blocks(128, 128, 8, 3, whole=True)
         return Blocks(128 if gated else 64, 64, 4, 4, whole=True)
-    if m > 32 and one and how.splits * how.parts > how.parts > 1:
-        tokens, beside = widths(m, mode) if m <= MOST else (64, 0)
-        return Blocks(64, tokens, 4, how.span // 64 + 1, whole=False, beside=beside)
     if m <= MANY and how.parts > 1:
-        tokens = 16 if m <= (16 if how.splits > 1 else 32) else 32
-        return Blocks(16, tokens, 4, how.span // 64 + 1, whole=False, abreast=True)
+        return abreast_tile(m, rows, how, device)
     if one and m > (32 if gated else 64):
-        return Blocks(64, 32, 4, 10, whole=False)
+        tokens = 16 if not gated else 32 if m <= 64 else 64
+        return Blocks(64, tokens, 4, 10 if m <= 64 else 8 if tokens == 16 else 6, whole=False)
     tokens = 16 if m <= 64 else 64
     return Blocks(32 if gated and m > 16 else 16, tokens, 2, 8, whole=m > MANY)
+
+
+def abreast_tile(m: int, rows: int, how: Cut, device: Limits) -> Blocks:
+    """Four parts side by side: the smallest tile of which a device holds all at once, or the last.
+
+    Many splits are more than it holds in any case: larger tiles read less of x.
+    """
+    all_k = how.span // 64 + 1
+    sizes = [(16, 16, all_k), (32, 16, 4)] if m <= 32 else [(16, 32, all_k), (32, 32, 3)]
+    if how.splits > 1:
+        sizes = [(16, 16, all_k) if m <= 16 else (16, 32, all_k) if m <= 32 else (32, 32, 3)]
+    elif m > 32 and device.one_rounding:
+        sizes.append((64, 16, 3))
+    held = (
+        size for size in sizes if -(-rows // size[0]) * -(-m // size[1]) <= device.multiprocessors
+    )
+    high, tokens, stages = next(held, sizes[-1])
+    return Blocks(high, tokens, 4, stages, whole=False, abreast=True)
 
 
 def fitted(tile: Blocks, room: int, x: torch.Tensor) -> Blocks:
