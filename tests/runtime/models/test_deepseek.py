@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
 from safetensors.torch import save_file
 
 from ddtree.layers.experts import SparseMlp
@@ -32,6 +31,8 @@ Named = dict[str, torch.Tensor]
 
 def packed(name: str, weight: torch.Tensor) -> tuple[Named, torch.Tensor]:
     """The three tensors of one matrix, and what they stand for."""
+    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32  # 3 seconds
+
     grouped = weight.view(len(weight), -1, GROUP)
     scale = (grouped.abs().amax(-1) / 7).bfloat16()  # [out, groups]
     numbers = (grouped / scale.float().unsqueeze(-1)).round().clamp(-8, 7)
