@@ -78,7 +78,7 @@ def sbom(environment: Environment, told: BundleInfo) -> str:
 
 def _requirement(package: Package) -> str:
     origin = package.origin
-    if origin is None or origin.kind == "directory":
+    if origin is None or origin.url is None:
         return f"{package.name}=={package.version}"
     if origin.kind == "vcs":
         return f"{package.name} @ {origin.vcs}+{origin.url}@{origin.commit}"
@@ -92,8 +92,9 @@ def _artefact(package: Package) -> dict[str, Any]:
         return {}
     if origin.kind == "vcs" and origin.commit and origin.vcs:
         return {"vcs": {"type": origin.vcs, "url": origin.url, "commit-id": origin.commit}}
-    if origin.kind == "archive" and origin.sha256:
-        return {"archive": {"url": origin.url, "hashes": {"sha256": origin.sha256}}}
+    if origin.kind == "archive" and origin.sha256 and (origin.url or package.wheel):
+        where = {"url": origin.url} if origin.url else {"path": package.wheel}
+        return {"archive": {**where, "hashes": {"sha256": origin.sha256}}}
     return {}
 
 

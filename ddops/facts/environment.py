@@ -32,7 +32,8 @@ def origin(package):
     digest = info.get("hashes", {}).get("sha256")
     if digest is None and info.get("hash", "").startswith("sha256="):
         digest = info["hash"].partition("=")[2]
-    return {"kind": "archive", "url": said["url"], "sha256": digest}
+    url = None if said["url"].startswith("file:") else said["url"]
+    return {"kind": "archive", "url": url, "sha256": digest}
 
 found = {}
 for package in distributions():

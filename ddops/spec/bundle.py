@@ -51,7 +51,7 @@ class Origin(Word):
     """Where a package came from that was not asked of an index by its name (PEP 610)."""
 
     kind: Literal["archive", "vcs", "directory"]
-    url: str | None  # None: a folder of the box
+    url: str | None  # None: a folder of the box, or a file in one
     sha256: str | None = None  # of the archive
     vcs: str | None = None
     commit: str | None = None

@@ -76,3 +76,16 @@ def test_the_bill_of_materials_names_every_package_and_is_always_the_same() -> N
     assert [each["name"] for each in said["components"]] == ["ddops", "kernels", "own", "torch"]
     assert said["components"][3]["purl"] == "pkg:pypi/torch@2.13.0%2Bcpu"
     assert said["metadata"]["timestamp"].startswith("2026-11-29T18:04:01")
+
+
+def test_a_wheel_of_a_folder_is_named_without_the_folder() -> None:
+    wheel = "own-1.2-py3-none-any.whl"
+    origin = Origin(kind="archive", url=None, sha256="d" * 64)
+    own = Package(name="own", version="1.2", record_sha256=None, wheel=wheel, origin=origin)
+    seen = SEEN.model_copy(update={"packages": (own,)})
+    lock = Pylock.from_dict(tomllib.loads(packages.lock(seen)))
+    lock.validate()
+    archive = lock.packages[0].archive
+    assert archive is not None
+    assert (archive.path, archive.url, archive.hashes) == (wheel, None, {"sha256": "d" * 64})
+    assert packages.freeze(seen) == "own==1.2\n"

@@ -48,6 +48,10 @@ ARCHIVE = {"url": "https://example.org/a.whl"}
         ),
         ({**ARCHIVE, "archive_info": {}}, Origin(kind="archive", url="https://example.org/a.whl")),
         (
+            {"url": "file:///home/me/a.whl", "archive_info": {"hashes": {"sha256": "a" * 64}}},
+            Origin(kind="archive", url=None, sha256="a" * 64),
+        ),
+        (
             {"url": "https://example.org/k", "vcs_info": {"vcs": "git", "commit_id": "c" * 40}},
             Origin(kind="vcs", url="https://example.org/k", vcs="git", commit="c" * 40),
         ),
