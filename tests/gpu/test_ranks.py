@@ -56,7 +56,7 @@ def test_int4_experts_of_two_gpus_answer_as_one(tmp_path: Path) -> None:
     from tests.runtime.models import test_deepseek as kimi
 
     model = kimi.write(tmp_path / "m", kimi.published()[0])
-    drafter = write_drafter(tmp_path / "d", hidden_size=64, vocab_size=64)
+    drafter = write_drafter(tmp_path / "d", **WIDE | {"hidden_size": 64, "vocab_size": 64})
     assert_alike(model, drafter, "auto", {"ep": 2})
 
 
