@@ -24,7 +24,7 @@ from ddtree.stepbench.clock import median_seconds
 from ddtree.stepbench.floor import Read, floor
 from ddtree.stepbench.parts import Work, parts
 from ddtree.stepbench.random_weights import RandomWeights
-from ddtree.stepbench.routing import Hits, count_hits
+from ddtree.stepbench.routing import Hits, count_hits, set_apart
 from ddtree.stepbench.shapes import Pair
 
 PAGE = 16  # tokens
@@ -71,6 +71,8 @@ class Bench:
         self.models, self.device = models, models.target.device
         self.target = models.target
         mixtures = [one for one in self.target.modules() if isinstance(one, SparseMlp)]
+        if mixtures:
+            set_apart(self.target, REACH)
         self.int4 = any(isinstance(mixture.down, Packed) for mixture in mixtures)
         pages = -(-(context + REACH) // PAGE)
         slots = (batch * pages + 1) * PAGE

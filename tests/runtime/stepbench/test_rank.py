@@ -12,6 +12,7 @@ import torch
 
 from ddtree.cli import main
 from ddtree.config import Experts, Latent, SigmoidRouting
+from ddtree.layers.routing import SigmoidRouter
 from ddtree.models.dflash import drafter_shapes, misfit
 from ddtree.models.errors import ModelError
 from ddtree.models.hf_config import target_shape
@@ -145,6 +146,21 @@ def test_experts_are_counted_as_the_routers_choose_them() -> None:
         skewed = count_hits(target, forward)
     assert skewed is not None and skewed.mean < hits.mean
     assert count_hits(target, forward) == hits, "the routers are as before"
+
+
+def test_nodes_that_share_a_token_draw_their_experts_apart() -> None:
+    with torch.inference_mode():
+        bench = Bench(random_models(small(), torch.float32, CPU), batch=1, context=0)
+        alike = torch.full((1, 13), 7)
+        embedded = bench.target.embed(alike)  # what a benchmark's nodes have of their own is in it
+        router = bench.target.get_submodule("layers.1.mlp.router")
+        assert isinstance(router, SigmoidRouter)
+
+        def of(x: torch.Tensor) -> int:
+            return len(set(router(x)[0].flatten().tolist()))
+
+        assert of(bench.target.embedding[alike]) == 2
+        assert of(embedded) > 0.75 * fair(router.experts, 13)
 
 
 def test_a_rank_is_timed_from_the_command_line(
