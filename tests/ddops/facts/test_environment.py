@@ -48,7 +48,7 @@ ARCHIVE = {"url": "https://example.org/a.whl"}
         ),
         ({**ARCHIVE, "archive_info": {}}, Origin(kind="archive", url="https://example.org/a.whl")),
         (
-            {"url": "file:///home/me/a.whl", "archive_info": {"hashes": {"sha256": "a" * 64}}},
+            {"url": "file:///wheels/a.whl", "archive_info": {"hashes": {"sha256": "a" * 64}}},
             Origin(kind="archive", url=None, sha256="a" * 64),
         ),
         (
