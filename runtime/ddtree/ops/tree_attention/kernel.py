@@ -77,16 +77,6 @@ def join(m, w, acc, m2, w2, acc2):
 
 
 @triton.jit
-def merge(m, w, acc, m2, w2, acc2):
-    """Two states as one, whose bases are any numbers: those of latents."""
-    top = tl.maximum(m, m2)
-    base = tl.where(top == float("-inf"), 0.0, top)
-    a = tl.exp2(m - base)
-    b = tl.exp2(m2 - base)
-    return top, w * a + w2 * b, acc * a + acc2 * b
-
-
-@triton.jit
 def nothing(BR: tl.constexpr, D: tl.constexpr):
     """The state of no key."""
     m = tl.full([BR], float("-inf"), tl.float32)
