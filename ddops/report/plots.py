@@ -87,8 +87,9 @@ def latency(groups: Sequence[Group]) -> Plot | None:
         axes.set_ylabel("tok/s of the service")
 
     caption = "What a user gives up for what the service gains: up and to the right is better."
-    shown = tuple(name for name in names if any(g.variant.name == name for g in points))
-    return Plot("Throughput against latency", drawn("latency", draw, shown, names), caption)
+    return Plot(
+        "Throughput against latency", drawn("latency", draw, shown(names, points), names), caption
+    )
 
 
 def accept(groups: Sequence[Group]) -> Plot | None:
@@ -196,6 +197,11 @@ def names_of(groups: Sequence[Group]) -> tuple[str, ...]:
     """Variants in the order of the matrix, `ar` first so that it keeps its colour."""
     ordered = sorted(groups, key=lambda group: group.variant.mode != "ar")
     return tuple(dict.fromkeys(group.variant.name for group in ordered))
+
+
+def shown(names: Sequence[str], groups: Sequence[Group]) -> tuple[str, ...]:
+    """Those of `names` that some of these groups are of."""
+    return tuple(name for name in names if any(g.variant.name == name for g in groups))
 
 
 def series_of(names: Sequence[str], name: str) -> str:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from ddops.analysis.cost.breakdown import Breakdown
 from ddops.analysis.repeats import Group
-from ddops.report.plots import Plot, drawn, names_of, series_of
+from ddops.report.plots import Plot, drawn, names_of, series_of, shown
 from ddops.report.svg import FAINT, INK, SERIES
 
 _WIDEST = 12  # bars that a phone can tell apart
@@ -46,8 +46,7 @@ def scaling(groups: Sequence[Group]) -> Plot | None:
         f"Output tok/s by C, both logarithmic. Dashed: what {names[0]} makes at C={ladder[0]}, "
         "times C; the further below it, the less a further request adds."
     )
-    shown = tuple(name for name in names if any(g.variant.name == name for g in points))
-    return Plot("Scaling with C", drawn("scaling", draw, shown, names), caption)
+    return Plot("Scaling with C", drawn("scaling", draw, shown(names, points), names), caption)
 
 
 def steps(found: Breakdown | None) -> Plot | None:
