@@ -15,9 +15,7 @@ from ddtree.engine.graphs import Graphs
 from ddtree.engine.lines import Piece, captured_forms
 from ddtree.engine.prefiller import Prefiller
 from ddtree.speculate.seam import Models, Pools
-from ddtree.stepbench.measure import random_models
-from ddtree.stepbench.shapes import PAIRS, Pair
-from tests.gpu.engine import DEVICE, VOCAB, running, small_kimi
+from tests.gpu.engine import DEVICE, VOCAB, running, small_kimi, small_models
 from tests.gpu.test_host_reads import refusing_waits
 from tests.runtime.engine.asking import ask
 
@@ -31,12 +29,7 @@ KINDS = (Sampling(), Sampling(1.0, seed=7), Sampling(0.8, top_p=0.7, top_k=20, m
 
 def small_smollm2() -> Models:
     """In bfloat16: float32 products are cuBLAS's, whose bits know the other rows."""
-    pair = PAIRS["smollm2-135m"]
-    target = replace(pair.target, num_layers=4, vocab_size=VOCAB)
-    layers = replace(pair.drafter.layers, num_layers=2, vocab_size=VOCAB)
-    drafter = replace(pair.drafter, layers=layers, target_layer_ids=(0, 1, 3))
-    with torch.inference_mode():
-        return random_models(Pair(target, drafter), torch.bfloat16, torch.device(DEVICE))
+    return small_models(DEVICE, torch.bfloat16)
 
 
 @pytest.fixture(scope="module", params=["smollm2", "kimi", "smollm2 alone"])
