@@ -81,7 +81,7 @@ def _serve(config: EngineConfig, given: argparse.Namespace) -> int:
     except ListenError as error:
         _say(f"error: {error}\n\nhint: choose another with `--port`, or stop what listens there")
         return PORT_IN_USE if error.in_use else BAD_ARGUMENTS
-    from ddtree.server.load import load
+    from ddtree.server.load import load_words
     from ddtree.server.run import Plan, serve
     from ddtree.server.service import Identity
 
@@ -91,7 +91,10 @@ def _serve(config: EngineConfig, given: argparse.Namespace) -> int:
         argv=tuple(sys.orig_argv),
         api_key=os.environ.get("DDTREE_API_KEY") or None,
     )
-    return serve(sock, Plan(identity, lambda: load(config, given.dialect), given.drain_timeout))
+    plan = Plan(
+        identity, config, lambda: load_words(config.model, given.dialect), given.drain_timeout
+    )
+    return serve(sock, plan)
 
 
 def _generate(config: EngineConfig, given: argparse.Namespace) -> int:

@@ -56,8 +56,8 @@ class _InFlight:
 
 
 class Engine:
-    """Thread-safe: `submit`, `abort`, `stats`, `start`, `stop`. Outputs come on its own thread,
-    and `on_step` after those of each step.
+    """Thread-safe: `submit`, `abort`, `stats`, `start`, `wait`, `stop`. Outputs come on a thread of
+    its own, and `on_step` after those of each step.
     """
 
     def __init__(self, config: EngineConfig, runner: Runner, scheduler: Scheduler) -> None:
@@ -66,7 +66,7 @@ class Engine:
         self.on_step: OnStep = _nothing
         self._runner = runner
         self._scheduler = scheduler
-        self._limits = Limits(runner.depth, self.shape.vocab_size, scheduler.longest)
+        self.limits = Limits(runner.depth, self.shape.vocab_size, scheduler.longest)
         self._inbox: queue.SimpleQueue[_Submit | _Abort | None] = queue.SimpleQueue()
         self._listeners: dict[str, OnOutput] = {}
         self._tally = Tally()
@@ -79,6 +79,7 @@ class Engine:
         self._others: Others = NOBODY
         self._closing = threading.Event()
         self._abandon = threading.Event()
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ddtree-engine", daemon=True)
 
     @property
@@ -104,9 +105,14 @@ class Engine:
     def fail(self, reason: str) -> None:
         """From outside: what a step may be waiting for is gone, so that nobody waits for it."""
         self.failure = self.failure or reason
+        self._ended.set()
 
     def start(self) -> None:
         self._thread.start()
+
+    def wait(self) -> None:
+        """Until it has failed, or answers nobody any more."""
+        self._ended.wait()
 
     def stop(self, *, drain: bool, timeout_s: float) -> None:
         """Refuse new requests; finish the running ones (`drain`) or abort them; end the thread."""
@@ -124,7 +130,7 @@ class Engine:
         """Queue a request. Raises RequestError when it can never be served."""
         if self._closing.is_set() or self.failure is not None:
             raise RequestError(self.failure or "the engine is shutting down", "engine")
-        sequence = sequence_of(request, self.config, self._limits)
+        sequence = sequence_of(request, self.config, self.limits)
         with self._lock:
             self._queued += 1
         self._inbox.put(_Submit(sequence, on_output))
@@ -162,6 +168,7 @@ class Engine:
         finally:
             self._closing.set()
             self._end_all()
+            self._ended.set()
             self._others.close(self._runner.release)
 
     def _turn(self) -> bool:

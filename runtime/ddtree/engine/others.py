@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from ddtree.config import EngineConfig
+
+_SECRET = "DDTREE_API_KEY"  # the server's alone
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,18 @@ class Nobody:
 
 def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def ending(code: int) -> str:
+    """Of a process, by the code that `Popen` gives."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    return f"was killed by {signal.Signals(-code).name}"
+
+
+def environment() -> dict[str, str]:
+    """What a process that computes gets of our own."""
+    return {name: value for name, value in os.environ.items() if name != _SECRET}
 
 
 NOBODY = Nobody()

@@ -7,9 +7,7 @@ that breaks knows that its peer is gone.
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
 import socket
 import subprocess
 import sys
@@ -25,12 +23,11 @@ from typing import Any
 
 from ddtree.config import EngineConfig
 from ddtree.engine.errors import RankError
-from ddtree.engine.others import Errand, reason
+from ddtree.engine.others import Errand, ending, environment, reason
 from ddtree.parallel.join import leave, meet
 
 NOTICED_S = 10.0  # until a death that broke a collective is known as one
 ENDING_S = 30.0  # that a rank gets to end by itself; torch takes some on busy cores
-SECRET = "DDTREE_API_KEY"  # the server's alone
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class Ranks:
                 [sys.executable, "-m", "ddtree.engine.follow", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={name: value for name, value in os.environ.items() if name != SECRET},
+                env=environment(),
             )
         line = Connection(ours.detach())
         line.send(Errand(config, rank, self.folder))
@@ -146,13 +143,6 @@ class Ranks:
             if not self._closing.is_set() and not self.death.done():
                 self._temporary.cleanup()
                 self.death.set_result(said or RankError(f"rank {other.rank} {ending(code)}"))
-
-
-def ending(code: int) -> str:
-    """Of a process, by the code that `Popen` gives."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    return f"was killed by {signal.Signals(-code).name}"
 
 
 def reason_of(death: Exception) -> str:

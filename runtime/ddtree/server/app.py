@@ -70,11 +70,13 @@ async def ready(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    return Response(_service(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    service = _service(request)
+    await service.look()
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def server_info(request: Request) -> Response:
-    return JSONResponse(info.server_info(_service(request)))
+    return JSONResponse(await info.server_info(_service(request)))
 
 
 async def models(request: Request) -> Response:

@@ -50,7 +50,7 @@ class Exchange:
         self._service.enter(self.fail)
         try:
             for index, request in enumerate(self.ask.requests):
-                self._loaded.engine.submit(request, self._service.postbox.to(self._inbox, index))
+                self._loaded.engine.submit(request, self._inbox, index)
                 self._submitted += 1
         except RequestError as error:
             self._failure = refused(error)

@@ -13,8 +13,8 @@ from ddtree.engine.errors import RequestError
 from ddtree.server.choice import Choice
 from ddtree.server.exits import BAD_ARGUMENTS, DIED, DRAINED, LoadError
 from ddtree.server.inbox import Arrival
-from ddtree.server.load import load
-from ddtree.server.seam import Loaded
+from ddtree.server.load import load_engine, load_words
+from ddtree.server.seam import Words, Working
 
 
 @dataclass(frozen=True)
@@ -45,37 +45,38 @@ class Clock:
 
 def generate(config: EngineConfig, wish: Wish) -> int:
     """Text on stdout, counters on stderr. Raises LoadError, also for a prompt that cannot be."""
-    loaded = load(config)
-    request = _request(wish, loaded)
-    loaded.engine.start()
+    words = load_words(config.model)
+    engine: Working = load_engine(config)
+    request = _request(wish, words)
+    engine.start()
     try:
-        return _answer(loaded, request)
+        return _answer(engine, words, request)
     except RequestError as error:
         raise LoadError(str(error), BAD_ARGUMENTS) from error
     finally:
-        loaded.engine.stop(drain=False, timeout_s=5)
+        engine.stop(drain=False, timeout_s=5)
 
 
-def _request(wish: Wish, loaded: Loaded) -> Request:
+def _request(wish: Wish, words: Words) -> Request:
     text = wish.prompt
     if wish.chat:
-        if loaded.chat is None:
+        if words.chat is None:
             raise LoadError("this model has no chat template", BAD_ARGUMENTS, "leave out `--chat`")
-        text = loaded.chat.render([{"role": "user", "content": text}])
+        text = words.chat.render([{"role": "user", "content": text}])
     return Request(
         id="generate",
-        prompt=tuple(loaded.tokenizer.encode(text, special=True)),
+        prompt=tuple(words.tokenizer.encode(text, special=True)),
         max_tokens=wish.max_tokens,
         sampling=Sampling(temperature=wish.temperature, top_p=wish.top_p, seed=wish.seed),
-        stop_token_ids=frozenset() if wish.ignore_eos else loaded.tokenizer.eos_ids,
+        stop_token_ids=frozenset() if wish.ignore_eos else words.tokenizer.eos_ids,
     )
 
 
-def _answer(loaded: Loaded, request: Request) -> int:
+def _answer(engine: Working, words: Words, request: Request) -> int:
     outputs: queue.SimpleQueue[Output] = queue.SimpleQueue()
     clock = Clock(time.monotonic())
-    loaded.engine.submit(request, outputs.put)
-    choice = Choice(loaded.tokenizer, (), request.stop_token_ids)
+    engine.submit(request, outputs.put)
+    choice = Choice(words.tokenizer, (), request.stop_token_ids)
     while choice.finish is None:
         output = outputs.get()
         clock.hear(len(output.tokens))

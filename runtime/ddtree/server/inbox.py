@@ -1,17 +1,13 @@
-"""From the engine's thread to the event loop, without either ever waiting for the other.
+"""Where what the engine says to a request waits for whoever writes it down.
 
-The engine drops outputs into one queue and wakes the loop once a step: a loop that woke at the
-first of them would take turns with the engine for every one that follows. Streams are written
-while it sorts them: to wake a task for each would cost more than to write it. A reader that is
-slow finds its outputs merged into one: what waits for it is at most the tokens of its own answer,
-which the context bounds.
+Streams are written while a step is sorted: to wake a task for each would cost more than to write
+it. A reader that is slow finds its outputs merged into one: what waits for it is at most the
+tokens of its own answer, which the context bounds.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -75,54 +71,6 @@ class Inbox:
             raise self._error
         taken, self._waiting = self._waiting, {}
         return taken
-
-
-class Postbox:
-    """The one way out of the engine's thread.
-
-    Sorting, and the writing that comes of it, takes at most half of the time, so that the engine
-    finds the interpreter free: where steps are quicker than that, several go out as one.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._queue: deque[tuple[Inbox, int, Output, float]] = deque()
-        self._woken = False
-        self._rests_until = 0.0  # monotonic
-
-    def to(self, inbox: Inbox, index: int) -> Callable[[Output], None]:
-        """The callback to hand to the engine."""
-
-        def post(output: Output) -> None:
-            self._queue.append((inbox, index, output, time.monotonic()))
-
-        return post
-
-    def wake(self) -> None:
-        """What was posted is to be read."""
-        if self._woken or not self._queue:
-            return
-        self._woken = True
-        try:
-            self._loop.call_soon_threadsafe(self._sort)
-        except RuntimeError:  # the loop is closed: nobody is left to hear it
-            self._queue.clear()
-
-    def _sort(self) -> None:
-        began, spent = time.monotonic(), time.thread_time()
-        if began < self._rests_until:
-            self._loop.call_later(self._rests_until - began, self._sort)
-            return
-        # Before the queue is read: what is posted from here on wakes the loop again.
-        self._woken = False
-        filled: dict[Inbox, None] = {}
-        while self._queue:
-            inbox, index, output, at = self._queue.popleft()
-            inbox.put(index, output, at)
-            filled[inbox] = None
-        for inbox in filled:
-            inbox.bell()
-        self._rests_until = began + 2 * (time.thread_time() - spent)
 
 
 def _nobody() -> None:

@@ -13,11 +13,11 @@ from ddtree.server.errors import unavailable
 from ddtree.server.service import Service
 
 
-def server_info(service: Service) -> dict[str, Any]:
+async def server_info(service: Service) -> dict[str, Any]:
     """Raises ApiError while there is no engine to speak of."""
     if service.loaded is None:
         raise unavailable(service.status)
-    engine = service.loaded.engine
+    engine, stats = service.loaded.engine, await service.loaded.engine.stats()
     return {
         "engine": "ddtree",
         "version": __version__,
@@ -34,7 +34,7 @@ def server_info(service: Service) -> dict[str, Any]:
         "ep": engine.config.ep,
         "limits": _limits(engine.config),
         "started_at": service.identity.started_at.isoformat(timespec="seconds"),
-        "speculation": speculative(engine.stats().speculation),
+        "speculation": speculative(stats.speculation),
     }
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 from ddtree.config import EngineConfig
 from ddtree.engine.errors import CapacityError, RankError
 from ddtree.models.errors import ModelError
@@ -14,16 +18,37 @@ from ddtree.server.exits import (
     LoadError,
     exit_code,
 )
-from ddtree.server.seam import Loaded
+from ddtree.server.seam import Words
+
+if TYPE_CHECKING:
+    from ddtree.engine.loop import Engine
 
 
-def load(config: EngineConfig, dialect: str = AUTO) -> Loaded:
-    """The engine is built, not started; `auto`: the dialect of its chat template.
+def load_words(model: str, dialect: str = AUTO) -> Words:
+    """`auto`: the dialect of the model's chat template. Raises LoadError."""
+    with _load_errors():
+        # Inside, because the server answers `/health` before these are imported.
+        from ddtree.server.chat import load_chat
+        from ddtree.server.tokenizer import load_tokenizer
 
-    Raises LoadError.
-    """
+        tokenizer, chat = load_tokenizer(model), load_chat(model)
+        shown = None if chat is None else chat.source
+        heard = choose(shown) if dialect == AUTO else DIALECTS[dialect]
+        return Words(tokenizer, chat, heard)
+
+
+def load_engine(config: EngineConfig) -> Engine:
+    """In this process: built, not started. Raises LoadError."""
+    with _load_errors():
+        from ddtree.engine.open import open_engine
+
+        return open_engine(config)
+
+
+@contextmanager
+def _load_errors() -> Iterator[None]:
     try:
-        return _load(config, dialect)
+        yield
     except ModelError as error:
         raise LoadError(str(error), CANNOT_LOAD, error.hint) from error
     except (CapacityError, MemoryError) as error:
@@ -40,17 +65,3 @@ def load(config: EngineConfig, dialect: str = AUTO) -> Loaded:
         if (code := exit_code(f"{type(error).__name__}: {error}", CANNOT_LOAD)) != OUT_OF_MEMORY:
             raise
         raise LoadError(str(error), code) from error
-
-
-def _load(config: EngineConfig, dialect: str) -> Loaded:
-    # Inside, because the server answers `/health` before these seconds of imports; torch last,
-    # because what is wrong with the model's files is mostly seen without it.
-    from ddtree.server.chat import load_chat
-    from ddtree.server.tokenizer import load_tokenizer
-
-    tokenizer, chat = load_tokenizer(config.model), load_chat(config.model)
-    from ddtree.engine.open import open_engine
-
-    shown = None if chat is None else chat.source
-    heard = choose(shown) if dialect == AUTO else DIALECTS[dialect]
-    return Loaded(open_engine(config), tokenizer, chat, heard)

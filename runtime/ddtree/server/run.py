@@ -1,6 +1,6 @@
-"""The life of the process: load, warm up, serve, drain. The web server is uvicorn.
+"""The life of the server's process: load, warm up, serve, drain. The web server is uvicorn.
 
-It serves from the first moment on: `/health` answers while the weights are read.
+It serves from the first moment on: `/health` answers while the engine's process reads the weights.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import uvicorn
 
+from ddtree.config import EngineConfig
 from ddtree.core.sequence import Finish, Request
 from ddtree.engine.errors import RequestError
-from ddtree.server import app, log
+from ddtree.server import app, log, remote
 from ddtree.server.errors import unavailable
 from ddtree.server.exits import (
     BAD_ARGUMENTS,
     CANNOT_LOAD,
     DIED,
     DRAINED,
-    OUT_OF_MEMORY,
-    RANK_DIED,
     LoadError,
     exit_code,
 )
-from ddtree.server.inbox import Inbox
+from ddtree.server.inbox import Arrival, Inbox
 from ddtree.server.notify import notify
-from ddtree.server.seam import Loaded
+from ddtree.server.remote import Apart
+from ddtree.server.seam import Loaded, Words
 from ddtree.server.service import Identity, Service
 
-CLOSE_S = 3  # for connections that do not close, and for the engine's last step
+CLOSE_S = 3  # for connections that do not close
 # Longer than clients keep an idle connection, or they send into one that is just being closed.
 KEEP_ALIVE_S = 75
 WARM_UP_TOKENS = 8  # more than one, so that a draft is verified too
@@ -46,22 +46,18 @@ WARM_UP_TOKENS = 8  # more than one, so that a draft is verified too
 
 @dataclass(frozen=True)
 class Plan:
-    """What `serve` is asked to do. `load` runs on a thread and raises LoadError."""
+    """What `serve` is asked to do. `words` runs on a thread and raises LoadError."""
 
     identity: Identity
-    load: Callable[[], Loaded]
+    config: EngineConfig
+    words: Callable[[], Words]
     drain_timeout_s: float
+    worker: Sequence[str] = remote.WORKER  # what Python runs as the engine's process
 
 
 def serve(sock: socket.socket, plan: Plan) -> int:
-    """Serve on a listening socket until a signal comes; returns the exit code.
-
-    An engine that failed may have left threads that never end, so the process does not wait.
-    """
-    code = asyncio.run(_serve(sock, plan))
-    if code in (DIED, OUT_OF_MEMORY, RANK_DIED):
-        _leave(code)
-    return code
+    """Serve on a listening socket until a signal comes; returns the exit code."""
+    return asyncio.run(_serve(sock, plan))
 
 
 class _Uvicorn(uvicorn.Server):
@@ -105,19 +101,24 @@ async def _serve(sock: socket.socket, plan: Plan) -> int:
     log.info("listening", host=host, port=port, model=plan.identity.served_model_name)
     serving = asyncio.create_task(server.serve(sockets=[sock]))
     try:
-        return await _live(service, plan, stopped)
+        apart = await remote.start(plan.config, plan.worker)
+        try:
+            return await _live(service, plan, stopped, apart)
+        finally:
+            await apart.end()
     finally:
         server.should_exit = True
         await serving
 
 
-async def _live(service: Service, plan: Plan, stopped: _Stopped) -> int:
-    starting = asyncio.create_task(_start(service, plan.load))
+async def _live(service: Service, plan: Plan, stopped: _Stopped, apart: Apart) -> int:
+    starting = asyncio.create_task(_start(service, plan, apart))
     await _first(starting, stopped.once)
     if not starting.done():
+        apart.kill()
         _leave_while_loading()
     try:
-        engine = (await starting).engine
+        await starting
     except LoadError as error:
         log.error("cannot-load", reason=str(error), hint=error.hint, exit_code=error.exit_code)
         return error.exit_code
@@ -130,21 +131,21 @@ async def _live(service: Service, plan: Plan, stopped: _Stopped) -> int:
         await _idle(service, CLOSE_S)  # every client hears why
         return exit_code(dying.result() or "", DIED)
     dying.cancel()
-    await asyncio.to_thread(engine.stop, drain=False, timeout_s=CLOSE_S)
+    await apart.stop()
     log.info("drained")
     return DRAINED
 
 
-async def _start(service: Service, load: Callable[[], Loaded]) -> Loaded:
+async def _start(service: Service, plan: Plan, apart: Apart) -> None:
     """Ready means that this very engine has generated tokens. Raises LoadError."""
     started = time.monotonic()
-    loaded = await asyncio.to_thread(load)
-    loaded.engine.start()
+    words = await asyncio.to_thread(plan.words)
+    await apart.remote.opened
+    loaded = Loaded(apart.remote, words)
     service.use(loaded)
     log.info("loaded", seconds=time.monotonic() - started)
-    await _warm_up(service, loaded)
-    # or each full collection would look at all of torch again, 0.1 s in which nobody is answered
-    gc.collect()
+    await _warm_up(loaded)
+    gc.collect()  # or each full collection would look at the vocabulary again
     gc.freeze()
     service.status = "ready"
     notify("READY=1\nSTATUS=serving")
@@ -153,26 +154,37 @@ async def _start(service: Service, load: Callable[[], Loaded]) -> Loaded:
         seconds=time.monotonic() - started,
         device=loaded.engine.device,
         dtype=loaded.engine.dtype,
-        mode=loaded.engine.config.mode,
+        mode=plan.config.mode,
     )
-    return loaded
 
 
-async def _warm_up(service: Service, loaded: Loaded) -> None:
+async def _warm_up(loaded: Loaded) -> None:
+    engine = loaded.engine
     prompt = tuple(loaded.tokenizer.encode("Hello", special=True))
     request = Request("warm-up", prompt, max_tokens=WARM_UP_TOKENS)
     inbox = Inbox()
     try:
-        loaded.engine.submit(request, service.postbox.to(inbox, 0))
+        engine.submit(request, inbox, 0)
     except RequestError as error:
         raise LoadError(f"the engine refuses to warm up: {error}", BAD_ARGUMENTS) from error
-    finish, reason = None, None
-    while finish is None:
-        arrival = (await inbox.take())[0]
-        finish, reason = arrival.finish, arrival.error
-    if finish is not Finish.LENGTH:
-        said = reason or f"the request ended with {finish.value}"
+    answering, dying = asyncio.create_task(_end_of(inbox)), asyncio.create_task(engine.ended())
+    await _first(answering, dying)
+    if not answering.done():
+        answering.cancel()
+        said = engine.failure or "the engine has ended"
+        raise LoadError(f"no token can be generated: {said}", exit_code(said, DIED))
+    dying.cancel()
+    last = answering.result()
+    if last.finish is not Finish.LENGTH:
+        said = last.error or f"the request ended with {last.finish}"
         raise LoadError(f"no token can be generated: {said}", exit_code(said, CANNOT_LOAD))
+
+
+async def _end_of(inbox: Inbox) -> Arrival:
+    while True:
+        arrival = (await inbox.take())[0]
+        if arrival.finish is not None:
+            return arrival
 
 
 async def _drain(
@@ -203,12 +215,8 @@ async def _first(*futures: asyncio.Future[Any], timeout_s: float | None = None) 
     await asyncio.wait(futures, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
 
 
-def _leave_while_loading() -> None:
+def _leave_while_loading() -> NoReturn:
     """Nothing is lost. An orderly end would wait for the thread that reads the weights."""
     log.info("stopped while loading")
-    _leave(DRAINED)
-
-
-def _leave(code: int) -> NoReturn:
     logging.shutdown()
-    os._exit(code)
+    os._exit(DRAINED)

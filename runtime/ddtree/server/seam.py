@@ -1,6 +1,6 @@
 """What the server asks of the engine, the tokenizer and the chat template: protocols only.
 
-The server imports no torch: it answers `/health` before the engine is even imported.
+The server imports no torch: the engine is a process of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from ddtree.config import EngineConfig, ModelShape
 from ddtree.core.sequence import Output, Request, Speculation
+from ddtree.engine.admission import Limits
+from ddtree.engine.stats import EngineStats
 from ddtree.server.dialect import PLAIN, Dialect
 
 
@@ -37,10 +39,8 @@ class StatsLike(Protocol):
     def prefills(self) -> int: ...  # steps that took in prompts
 
 
-class EngineLike(Protocol):
-    """Steps run on a thread of the engine's own; every method may be called from any thread."""
-
-    on_step: Callable[[], None]  # called when outputs were handed out, on the engine's thread
+class Known(Protocol):
+    """What an engine turned out to be."""
 
     @property
     def config(self) -> EngineConfig: ...
@@ -50,22 +50,58 @@ class EngineLike(Protocol):
     def device(self) -> str: ...
     @property
     def dtype(self) -> str: ...
+
+
+class Ear(Protocol):
+    """Hears an answer on the event loop: an output at a time, then a bell for all that came."""
+
+    bell: Callable[[], None]
+
+    def put(self, index: int, output: Output, at: float) -> None:
+        """`at`: when the engine sent it, monotonic."""
+
+
+class EngineLike(Known, Protocol):
+    """The engine from the event loop."""
+
     @property
-    def alive(self) -> bool: ...
+    def failure(self) -> str | None: ...
+
+    async def ended(self) -> None: ...
+
+    def submit(self, request: Request, ear: Ear, index: int) -> None:
+        """Raises RequestError."""
+
+    def abort(self, request_id: str) -> None:
+        """Free its pages; a last Output with Finish.ABORT follows."""
+
+    async def stats(self) -> StatsLike: ...
+
+
+class Working(Known, Protocol):
+    """The engine where it runs. Steps run on a thread of its own; every method may be called from
+    any thread."""
+
+    on_step: Callable[[], None]  # called when outputs were handed out, on the engine's thread
+
+    @property
+    def limits(self) -> Limits: ...
     @property
     def failure(self) -> str | None: ...
 
     def start(self) -> None: ...
+
+    def wait(self) -> None:
+        """Until it has failed or was stopped."""
 
     def stop(self, *, drain: bool, timeout_s: float) -> None: ...
 
     def submit(self, request: Request, on_output: Callable[[Output], None]) -> None:
         """`on_output` is called from the engine's thread. Raises RequestError."""
 
-    def abort(self, request_id: str) -> None:
-        """Free its pages; a last Output with Finish.ABORT follows."""
+    def abort(self, request_id: str) -> None: ...
 
-    def stats(self) -> StatsLike: ...
+    def stats(self) -> EngineStats: ...
 
 
 class DetokenizerLike(Protocol):
@@ -101,10 +137,29 @@ class ChatLike(Protocol):
 
 
 @dataclass(frozen=True)
+class Words:
+    """What stands between texts and tokens."""
+
+    tokenizer: TokenizerLike
+    chat: ChatLike | None  # None: the model has no chat template
+    dialect: Dialect = PLAIN
+
+
+@dataclass(frozen=True)
 class Loaded:
     """A model that can answer."""
 
     engine: EngineLike
-    tokenizer: TokenizerLike
-    chat: ChatLike | None  # None: the model has no chat template
-    dialect: Dialect = PLAIN
+    words: Words
+
+    @property
+    def tokenizer(self) -> TokenizerLike:
+        return self.words.tokenizer
+
+    @property
+    def chat(self) -> ChatLike | None:
+        return self.words.chat
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.words.dialect

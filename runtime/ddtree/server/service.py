@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from ddtree.server.errors import ApiError, engine_failed, unavailable
-from ddtree.server.inbox import Postbox
 from ddtree.server.metrics import Metrics
 from ddtree.server.seam import Loaded, StatsLike
 
@@ -33,22 +32,21 @@ class Service:
         self.identity = identity
         self.status: Status = "loading"
         self.loaded: Loaded | None = None
-        self.metrics = Metrics(self._stats)
-        self.postbox = Postbox(asyncio.get_running_loop())
+        self.metrics = Metrics(lambda: self._seen)
+        self._seen: StatsLike | None = None
         self._in_flight: set[Callable[[ApiError], None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
 
     def use(self, loaded: Loaded) -> None:
         self.loaded = loaded
-        loaded.engine.on_step = self.postbox.wake
         self.status = "warming"
 
     def ready(self) -> Loaded:
         """The model, if a request may be taken now."""
         if self.loaded is None or self.status != "ready":
             raise unavailable(self.status)
-        if not self.loaded.engine.alive:
+        if self.loaded.engine.failure is not None:
             raise engine_failed(self.loaded.engine.failure)
         return self.loaded
 
@@ -73,15 +71,17 @@ class Service:
         for fail in tuple(self._in_flight):
             fail(error)
 
-    async def death(self, every_s: float = 0.2) -> str | None:
+    async def look(self) -> StatsLike | None:
+        """The engine's counters, which `metrics` then tells; None while there is no engine."""
+        if self.loaded is not None:
+            self._seen = await self.loaded.engine.stats()
+        return self._seen
+
+    async def death(self) -> str | None:
         """Returns when the engine has died, with its reason; nobody waits for it in vain."""
         assert self.loaded is not None, "there is no engine to watch yet"
-        while self.loaded.engine.alive:
-            await asyncio.sleep(every_s)
+        await self.loaded.engine.ended()
         self.status = "failed"
         failure = self.loaded.engine.failure
         self.fail_all(engine_failed(failure))
         return failure
-
-    def _stats(self) -> StatsLike | None:
-        return None if self.loaded is None else self.loaded.engine.stats()

@@ -12,7 +12,8 @@ from ddtree.core.sequence import Finish, Request
 from ddtree.engine.errors import RankError, RequestError
 from ddtree.engine.loop import Engine
 from ddtree.engine.open import open_engine
-from ddtree.engine.ranks import Ranks, ending
+from ddtree.engine.others import ending
+from ddtree.engine.ranks import Ranks
 from ddtree.models.errors import ModelError
 from ddtree.parallel.join import leave
 from tests.runtime.engine.asking import Answer

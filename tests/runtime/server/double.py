@@ -18,11 +18,12 @@ from typing import Any
 
 from ddtree.config import EngineConfig, ModelShape
 from ddtree.core.sequence import Finish, Output, Request, Speculation, TokenLogprob
+from ddtree.engine.admission import Limits
 from ddtree.engine.errors import RequestError
 from ddtree.engine.stats import EngineStats
 from ddtree.server.chat import ChatTemplate
 from ddtree.server.dialect import choose
-from ddtree.server.seam import Loaded
+from ddtree.server.seam import Words
 
 EOS = 256
 SHAPE = ModelShape(
@@ -40,7 +41,8 @@ SHAPE = ModelShape(
     tied_embeddings=True,
 )
 
-CONFIG = EngineConfig(model="double", context_length=2000)
+CONFIG = EngineConfig(model="double", mode="ddtree", drafter="prompt-lookup", context_length=2000)
+LIMITS = Limits(depth=15, vocab_size=257, longest=1995)
 NOTHING = Speculation()
 NO_SWITCHES: Mapping[str, Any] = MappingProxyType({})
 
@@ -132,6 +134,7 @@ class Double:
     shape: ModelShape = SHAPE
     device: str = "cpu"
     dtype: str = "float32"
+    limits: Limits = LIMITS
     failure: str | None = None
     error: str | None = None  # of every request, at its second step
     reused: int = 0  # tokens of every prompt that it says it found in its cache
@@ -145,6 +148,7 @@ class Double:
         self._running: dict[str, _Running] = {}
         self._changed = threading.Condition()
         self._stopping = False
+        self._ended = threading.Event()
         self._total = NOTHING
         self._counts = [0, 0]  # prompt and generated tokens
         self._thread = threading.Thread(target=self._run, name="double", daemon=True)
@@ -155,6 +159,9 @@ class Double:
 
     def start(self) -> None:
         self._thread.start()
+
+    def wait(self) -> None:
+        self._ended.wait()
 
     def stop(self, *, drain: bool, timeout_s: float) -> None:
         del drain
@@ -182,7 +189,7 @@ class Double:
             if (one := self._running.pop(request_id, None)) is not None:
                 self.aborted.append(request_id)
                 one.on_output(Output(request_id, (), finish=Finish.ABORT))
-        self.on_step()
+            self.on_step()
 
     def stats(self) -> EngineStats:
         return EngineStats(
@@ -198,6 +205,12 @@ class Double:
         )
 
     def _run(self) -> None:
+        try:
+            self._steps()
+        finally:
+            self._ended.set()
+
+    def _steps(self) -> None:
         while True:
             with self._changed:
                 while not self._running and not self._stopping:
@@ -267,9 +280,9 @@ def _logprobs(request: Request, tokens: Sequence[int]) -> tuple[TokenLogprob, ..
     return tuple(TokenLogprob(token, math.log(0.5), top) for token in tokens)
 
 
-def loaded(engine: Double, template: str | None = None) -> Loaded:
+def words(template: str | None = None) -> Words:
     """With a chat template as a model brings it, or one that only joins the messages."""
     if template is None:
-        return Loaded(engine, ByteTokenizer(), Chat())
+        return Words(ByteTokenizer(), Chat())
     chat = ChatTemplate(template, {}, Path("model"))
-    return Loaded(engine, ByteTokenizer(), chat, choose(template))
+    return Words(ByteTokenizer(), chat, choose(template))

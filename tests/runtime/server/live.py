@@ -16,8 +16,11 @@ import uvicorn
 
 from ddtree.server import app
 from ddtree.server.listen import listen
+from ddtree.server.remote import Remote
+from ddtree.server.seam import Loaded
 from ddtree.server.service import Identity, Service
-from tests.runtime.server.double import Double, loaded
+from tests.runtime.server.apart import apart
+from tests.runtime.server.double import Double, words
 
 MODEL = "double-model"
 
@@ -27,6 +30,7 @@ class Live:
     url: str
     engine: Double
     service: Service
+    remote: Remote
     loop: asyncio.AbstractEventLoop
 
     @contextmanager
@@ -51,31 +55,35 @@ def live(
     """Serving and ready, as after the warm-up."""
     engine.start()
     started = threading.Event()
-    made: list[tuple[Service, asyncio.AbstractEventLoop, uvicorn.Server]] = []
+    made: list[tuple[Live, uvicorn.Server]] = []
     sock = listen("127.0.0.1", 0)
 
     async def main() -> None:
         service = Service(Identity(MODEL, api_key=api_key))
-        service.use(loaded(engine, template))
-        service.status = "ready"
+        async with apart(engine) as remote:
+            service.use(Loaded(remote, words(template)))
+            service.status = "ready"
+            await serve(service, remote)
+
+    async def serve(service: Service, remote: Remote) -> None:
         config = uvicorn.Config(
             app.build(service), log_config=None, lifespan="off", timeout_graceful_shutdown=1
         )
         server = uvicorn.Server(config)
-        made.append((service, asyncio.get_running_loop(), server))
+        url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        made.append((Live(url, engine, service, remote, asyncio.get_running_loop()), server))
         started.set()
         await server.serve(sockets=[sock])
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
     thread.start()
     assert started.wait(10), "the server did not start"
-    service, loop, server = made[0]
+    running, server = made[0]
     try:
-        yield Live(f"http://127.0.0.1:{sock.getsockname()[1]}", engine, service, loop)
+        yield running
     finally:
         server.should_exit = True
         thread.join(10)
-        engine.stop(drain=False, timeout_s=5)
 
 
 def until(true: Callable[[], bool], timeout_s: float = 10) -> None:

@@ -72,7 +72,7 @@ def test_messages_the_template_refuses_are_a_bad_request(server: Live) -> None:
 
 
 def test_what_the_engine_refuses_is_a_bad_request_and_leaves_nothing_behind(server: Live) -> None:
-    response = server.post("/v1/completions", {"prompt": ["a" * 50, "refuse me"], "stream": True})
+    response = server.post("/v1/completions", {"prompt": ["a" * 50, "a" * 1996], "stream": True})
     assert response.status_code == 400
     assert error(response)["message"] == "the prompt does not fit into the cache"
     until(lambda: server.engine.stats().running == 0)
@@ -136,8 +136,8 @@ def test_an_engine_that_dies_ends_what_runs_and_refuses_what_comes() -> None:
         with client.stream("POST", "/v1/completions", json=body) as response:
             lines = response.iter_lines()
             next(lines)
-            server.engine.die("CUDA error: an illegal memory access")
             death = asyncio.run_coroutine_threadsafe(server.service.death(), server.loop)
+            server.engine.die("CUDA error: an illegal memory access")
             rest = [line for line in lines if line]
         assert (
             "illegal memory access"
@@ -154,6 +154,7 @@ def test_an_engine_that_dies_ends_what_runs_and_refuses_what_comes() -> None:
 def test_a_request_to_an_engine_that_has_just_died_is_refused(server: Live) -> None:
     with live(Double(saying("a"))) as dead:
         dead.engine.die("out of memory")
+        until(lambda: dead.remote.failure is not None)
         refused = dead.post("/v1/completions", {"prompt": "a"})
     assert refused.status_code == 503
     assert "out of memory" in error(refused)["message"]

@@ -10,7 +10,7 @@ import pytest
 from ddtree.server import generate
 from ddtree.server.exits import LoadError
 from ddtree.server.generate import Wish
-from tests.runtime.server.double import CONFIG, Double, endless, loaded
+from tests.runtime.server.double import CONFIG, Double, endless, words
 
 WISH = Wish(
     prompt="say", chat=False, max_tokens=50, temperature=0.0, top_p=1.0, seed=3, ignore_eos=False
@@ -18,7 +18,8 @@ WISH = Wish(
 
 
 def run(engine: Double, wish: Wish, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(generate, "load", lambda _: loaded(engine))
+    monkeypatch.setattr(generate, "load_engine", lambda _: engine)
+    monkeypatch.setattr(generate, "load_words", lambda _: words())
     code = generate.generate(CONFIG, wish)
     assert not engine.alive
     return code

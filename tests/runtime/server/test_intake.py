@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddtree.server.intake import choice_seed, completion
+from ddtree.server.intake import Ask, choice_seed, completion
 from ddtree.server.protocol import CompletionBody
-from tests.runtime.server.double import Double, loaded
+from tests.runtime.server.apart import loaded
+from tests.runtime.server.double import Double
 
 seeds = st.integers(-(2**63), 2**63 - 1)
 
@@ -30,9 +33,14 @@ def test_neighbouring_seeds_share_no_choice() -> None:
 
 
 def test_a_prompt_in_a_list_is_answered_as_it_is_alone() -> None:
-    model = loaded(Double())
-    both = completion(CompletionBody(model="m", prompt=["a", "b"], n=2, seed=5), model)
-    alone = completion(CompletionBody(model="m", prompt="b", n=2, seed=5), model)
+    async def asked() -> tuple[Ask, Ask]:
+        model = loaded(Double())
+        return (
+            completion(CompletionBody(model="m", prompt=["a", "b"], n=2, seed=5), model),
+            completion(CompletionBody(model="m", prompt="b", n=2, seed=5), model),
+        )
+
+    both, alone = asyncio.run(asked())
     assert [request.sampling for request in both.requests[2:]] == [
         request.sampling for request in alone.requests
     ]

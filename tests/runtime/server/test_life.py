@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from ddtree.server.exits import exit_code
@@ -45,6 +47,11 @@ class Process:
         port = re.search(r"port=(\d+)", self.log[0])
         assert port is not None
         return f"http://127.0.0.1:{port[1]}"
+
+    def engine(self) -> psutil.Process:
+        """The engine's own process."""
+        (engine,) = psutil.Process(self.popen.pid).children()
+        return engine
 
     def ready(self) -> str:
         until(lambda: self.said("ready"), 20)
@@ -127,8 +134,10 @@ def test_it_answers_while_it_loads_and_leaves_at_once_when_told_so() -> None:
         assert httpx.get(f"{url}/server_info").status_code == 503
         assert httpx.get(f"{url}/v1/models").json()["data"][0]["id"] == "double-model"
         assert ask(url).json()["error"]["code"] == "loading"
+        engine = process.engine()
         process.popen.send_signal(signal.SIGTERM)
         assert process.end() == 0
+        until(lambda: ended(engine))
 
 
 def test_it_is_ready_only_after_the_engine_has_generated() -> None:
@@ -144,13 +153,29 @@ def test_an_engine_that_cannot_generate_never_becomes_ready() -> None:
     with started(error="logits are not finite") as process:
         assert process.end() == 3
     assert process.said("cannot-load")
+    assert any("no token can be generated: logits are not finite" in line for line in process.log)
     assert not process.said("ready")
 
 
 def test_what_cannot_be_loaded_ends_with_its_exit_code() -> None:
-    with started(load_error="no such model", exit_code=4) as process:
+    with started(load_error="no such model", exit_code=4, hint="look again") as process:
         assert process.end() == 4
-    assert any("no such model" in line for line in process.log)
+    assert any('"no such model" hint="look again"' in line for line in process.log)
+
+
+def test_a_fault_while_loading_has_its_traceback_in_the_log() -> None:
+    with started(load_fault="a kernel does not compile") as process:
+        assert process.end() == 1
+    assert any('reason="RuntimeError: a kernel does not compile"' in line for line in process.log)
+    assert any("traceback=" in line for line in process.log)
+
+
+def test_an_engine_that_is_killed_while_it_loads_ends_the_server() -> None:
+    with started(load_s=60) as process:
+        assert httpx.get(f"{process.url}/ready").json() == {"status": "loading"}
+        process.engine().kill()
+        assert process.end() == 1
+    assert any("the engine's process was killed by SIGKILL" in line for line in process.log)
 
 
 def test_an_engine_that_dies_takes_the_process_along() -> None:
@@ -159,6 +184,57 @@ def test_an_engine_that_dies_takes_the_process_along() -> None:
         assert (response.status_code, "illegal memory access" in response.text) == (503, True)
         assert process.end() == 1
     assert process.said("engine-died")
+
+
+def test_an_engine_that_is_killed_ends_its_streams_with_the_reason() -> None:
+    with started(step_s=0.05) as process:
+        with httpx.stream(
+            "POST", f"{process.ready()}/v1/completions", json={**ASK, "stream": True}
+        ) as response:
+            lines = response.iter_lines()
+            next(lines)
+            process.engine().kill()
+            rest = [line for line in lines if line]
+        said = json.loads(rest[-2].removeprefix("data: "))["error"]
+        assert said["code"] == "engine_dead"
+        assert "the engine's process was killed by SIGKILL" in said["message"]
+        assert rest[-1] == "data: [DONE]"
+        assert process.end() == 1
+    assert process.said("engine-died")
+
+
+def test_a_server_that_is_killed_takes_its_engine_along() -> None:
+    with started(step_s=0.05) as process:
+        engine = process.engine() if process.ready() else None
+        assert engine is not None
+        process.popen.kill()
+        assert process.end() == -signal.SIGKILL
+        until(lambda: ended(engine))
+
+
+def test_signals_to_the_whole_group_are_the_servers_business() -> None:
+    with started(step_s=0.02) as process, ThreadPoolExecutor() as pool:
+        url, engine = process.ready(), process.engine()
+        running = pool.submit(ask, url, max_tokens=200)
+        until(lambda: "running 1.0" in httpx.get(f"{url}/metrics").text)
+        for one in (engine.pid, process.popen.pid):
+            os.kill(one, signal.SIGINT)
+        assert running.result().json()["usage"]["completion_tokens"] == 200
+        assert process.end() == 0
+        assert ended(engine)
+
+
+def test_the_key_is_not_where_the_engines_process_shows_it() -> None:
+    with started({"DDTREE_API_KEY": "sesame"}) as process:
+        process.ready()
+        engine = process.engine()
+        shown = str(engine.cmdline()) + str(engine.environ())
+        assert "PYTHONPATH" in shown
+        assert "sesame" not in shown
+
+
+def ended(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_server_info_says_what_runs_here(server: Live) -> None:
         said = client.get("/server_info").json()
     assert said["engine"] == "ddtree"
     assert (said["device"], said["dtype"], said["mode"], said["budget"]) == (
-        "cpu", "float32", "ar", 16,
+        "cpu", "float32", "ddtree", 16,
     )  # fmt: skip
     assert said["model"]["path"] == "double"
     assert said["model"]["shape"]["vocab_size"] == 257

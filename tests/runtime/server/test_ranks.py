@@ -1,4 +1,4 @@
-"""One service of two processes: one address, the same answers, one end."""
+"""One service of two ranks: one address, the same answers, one end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from tests.runtime.engine.pairs import DENSE, write_random
 from tests.runtime.server.live import until
-from tests.runtime.server.test_life import Process
+from tests.runtime.server.test_life import Process, ended
 
 PROMPT = "One rank, two ranks"
 LONG = 240  # tokens
@@ -66,7 +66,8 @@ def serving(model: Path, *more: str) -> Iterator[Process]:
 
 
 def other_rank(process: Process) -> psutil.Process:
-    (other,) = psutil.Process(process.popen.pid).children()
+    """Of the first one's, which is the engine's process."""
+    (other,) = process.engine().children()
     assert "ddtree.engine.follow" in other.cmdline()
     return other
 
@@ -140,12 +141,21 @@ def test_a_killed_rank_ends_the_service_with_its_reason_and_a_code_of_its_own(mo
     assert 'reason="rank 1 was killed by SIGKILL"' in died
 
 
+def test_no_rank_outlives_the_server(model: Path) -> None:
+    with serving(model, "--tp", "2") as process:
+        first, other = process.engine(), other_rank(process)
+        process.popen.kill()
+        assert process.end() == -signal.SIGKILL
+        until(lambda: ended(first) and ended(other), 30)
+
+
 def test_no_rank_outlives_the_first(model: Path) -> None:
     with serving(model, "--tp", "2") as process:
         other = other_rank(process)
-        process.popen.kill()
-        assert process.end() == -signal.SIGKILL
-        until(lambda: not other.is_running() or other.status() == psutil.STATUS_ZOMBIE, 30)
+        process.engine().kill()
+        assert process.end() == 1
+        until(lambda: ended(other), 30)
+    assert any("the engine's process was killed by SIGKILL" in line for line in process.log)
 
 
 def test_ranks_that_do_not_divide_the_model_end_it_as_one_that_cannot_be_loaded(

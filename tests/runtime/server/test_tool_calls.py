@@ -19,7 +19,7 @@ from tests.runtime.server.dialects import (
     kimi_calls,
 )
 from tests.runtime.server.double import Double, saying
-from tests.runtime.server.live import MODEL, Live, live
+from tests.runtime.server.live import MODEL, Live, live, until
 from tests.runtime.server.test_completions import HI
 
 TOKYO = '{"city": "Tokyo"}'
@@ -119,7 +119,7 @@ def test_a_cut_answer_says_so_and_keeps_what_was_begun() -> None:
 def test_one_call_at_a_time_ends_the_answer_with_the_first() -> None:
     with answering(KIMI_ANSWER + " And so on." * 50, KIMI) as server:
         choice = ask(server, tools=[WEATHER], parallel_tool_calls=False).choices[0]
-        assert server.engine.stats().running == 0
+        until(lambda: server.engine.stats().running == 0)
     assert [call.id for call in choice.message.tool_calls] == ["functions.get_weather:0"]
     assert choice.finish_reason == "tool_calls"
 
