@@ -29,6 +29,7 @@ def test_a_seed_and_a_position_draw_the_reference_s_number(kind: torch.dtype) ->
 
 def test_the_peak_tells_of_any_logit_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "PART", 64)
+    monkeypatch.setattr(launch, "STRIP", 16)
     logits = torch.randn(1, 5, 300)
     logits[0, 1, 299], logits[0, 2, 7], logits[0, 3] = torch.nan, torch.inf, -torch.inf
     given = (torch.zeros(1), torch.ones(1), chances(1, 5))
@@ -46,11 +47,13 @@ def chances(rows: int, nodes: int) -> Chance:
 
 @pytest.mark.parametrize("method", get_args(Method))
 @pytest.mark.parametrize("levels", [None, 4], ids=["distinct", "ties"])
+@pytest.mark.parametrize("kept", [4, 64], ids=["long", "listed"])
 def test_draws_over_several_blocks(
-    method: Method, levels: int | None, monkeypatch: pytest.MonkeyPatch
+    method: Method, levels: int | None, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "BLOCK", 32)
-    monkeypatch.setattr(launch, "PART", 16)
+    """Whether or not a list holds what the filters leave."""
+    for name, value in (("BLOCK", 32), ("PART", 32), ("STRIP", 8), ("KEPT", kept)):
+        monkeypatch.setattr(launch, name, value)
     torch.manual_seed(len(method))
     logits = torch.randn(4, 2, 70) * 2
     if levels is not None:

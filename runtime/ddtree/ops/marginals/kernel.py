@@ -8,7 +8,7 @@ once, for maxima and the sum of exponentials, and then K blocks of it again.
 import triton
 import triton.language as tl
 
-from ddtree.ops.sample.kernel import float_of, order_of
+from ddtree.ops.weights.kernel import float_of, order_of
 
 
 @triton.jit

@@ -1,123 +1,14 @@
 """One token for each row of logits, without sorting them and without a host read.
 
-Every filter keeps the first tokens of one order: larger logit first, then smaller index. So what
-is kept is a threshold (an order-preserving integer of a logit) and how many ties of it count.
+A row is read once, for the largest logit and the weight of each strip of it. A draw then finds its
+strip, and reads that again.
 """
 
 import triton
 import triton.language as tl
 
-
-@triton.jit
-def order_of(x):
-    """int32 in the order of the floats x."""
-    x = tl.where(x == 0.0, 0.0, x)
-    bits = x.to(tl.int32, bitcast=True)
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
-
-
-@triton.jit
-def float_of(order):
-    """The float whose order it is."""
-    return (order ^ ((order >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def above(p_row, V, tau, top, hot, BV: tl.constexpr):
-    """How many logits lie above threshold tau, and their weight exp((x - top) / hot)."""
-    count = tl.full([], 0, tl.int32)
-    mass = tl.full([], 0.0, tl.float64)
-    for base in range(0, V, BV):
-        o_v = base + tl.arange(0, BV)
-        x = tl.load(p_row + o_v, mask=o_v < V, other=float("-inf")).to(tl.float32)
-        over = (order_of(x) > tau) & (o_v < V)
-        count += tl.sum(over.to(tl.int32), 0)
-        mass += tl.sum(tl.where(over, tl.exp((x - top) / hot), 0.0), 0).to(tl.float64)
-    return count, mass
-
-
-@triton.jit
-def least(p_row, V, low, high, limit, top, hot, BV: tl.constexpr, BY_MASS: tl.constexpr):
-    """The smallest threshold in low .. high above which less than `limit` lies; high is one."""
-    low = low.to(tl.int64)
-    high = high.to(tl.int64)
-    while low < high:
-        middle = (low + high) >> 1
-        count, mass = above(p_row, V, middle.to(tl.int32), top, hot, BV)
-        fewer = (mass if BY_MASS else count) < limit
-        high = tl.where(fewer, middle, high)
-        low = tl.where(fewer, low, middle + 1)
-    return low.to(tl.int32)
-
-
-@triton.jit
-def weight_at(tau, top, hot):
-    """exp((x - top) / hot) of the logit whose order is tau."""
-    return tl.exp((float_of(tau) - top) / hot).to(tl.float64)
-
-
-@triton.jit
-def floor_of(p_row, V, top, hot, min_p, BV: tl.constexpr):
-    """The smallest order whose weight reaches min_p; how many reach it, and their weight."""
-    floor = tl.full([], 0x7FFFFFFF, tl.int32)
-    count = tl.full([], 0, tl.int32)
-    mass = tl.full([], 0.0, tl.float64)
-    for base in range(0, V, BV):
-        o_v = base + tl.arange(0, BV)
-        x = tl.load(p_row + o_v, mask=o_v < V, other=float("-inf")).to(tl.float32)
-        weight = tl.exp((x - top) / hot)
-        over = (weight >= min_p) & (o_v < V)
-        floor = tl.minimum(floor, tl.min(tl.where(over, order_of(x), 0x7FFFFFFF), 0))
-        count += tl.sum(over.to(tl.int32), 0)
-        mass += tl.sum(tl.where(over, weight, 0.0), 0).to(tl.float64)
-    return floor, count, mass
-
-
-@triton.jit
-def limit_count(p_row, V, tau, top, hot, top_k, BV: tl.constexpr):
-    """Threshold, ties and weight of the top_k most probable tokens."""
-    tau = least(p_row, V, tau, order_of(top), top_k, top, hot, BV, False)
-    count, mass = above(p_row, V, tau, top, hot, BV)
-    ties = top_k - count
-    return tau, ties, mass + ties * weight_at(tau, top, hot)
-
-
-@triton.jit
-def limit_mass(p_row, V, tau, ties, mass, top, hot, goal, BV: tl.constexpr):
-    """Threshold, ties and weight of the fewest kept tokens whose weight reaches `goal`."""
-    nucleus = least(p_row, V, tau, order_of(top), goal, top, hot, BV, True)
-    _count, over = above(p_row, V, nucleus, top, hot, BV)
-    weight = weight_at(nucleus, top, hot)
-    wanted = tl.ceil((goal - over) / weight)
-    most = tl.where(nucleus == tau, ties, 0x7FFFFFFF).to(tl.float64)
-    ties = tl.maximum(tl.minimum(wanted, most), 1.0).to(tl.int32)
-    return nucleus, ties, tl.minimum(over + ties * weight, mass)
-
-
-@triton.jit
-def pick(p_row, V, tau, ties, top, hot, point, BV: tl.constexpr):
-    """The first kept token where the running weight passes `point`; else the last kept one."""
-    token = tl.full([], -1, tl.int32)
-    last = tl.full([], 0, tl.int32)
-    seen = tl.full([], 0, tl.int32)
-    running = tl.full([], 0.0, tl.float64)
-    base = tl.full([], 0, tl.int32)
-    while (base < V) & (token < 0):
-        o_v = base + tl.arange(0, BV)
-        x = tl.load(p_row + o_v, mask=o_v < V, other=float("-inf")).to(tl.float32)
-        order = order_of(x)
-        tie = ((order == tau) & (o_v < V)).to(tl.int32)
-        rank = seen + tl.cumsum(tie, 0) - tie
-        kept = ((order > tau) & (o_v < V)) | ((tie == 1) & (rank < ties))
-        weight = tl.where(kept, tl.exp((x - top) / hot), 0.0)
-        passed = kept & (running + tl.cumsum(weight, 0).to(tl.float64) > point)
-        first = tl.min(tl.where(passed, o_v, V), 0)
-        token = tl.where(first < V, first, token)
-        last = tl.maximum(last, tl.max(tl.where(kept, o_v, 0), 0))
-        seen += tl.sum(tie, 0)
-        running += tl.sum(weight, 0).to(tl.float64)
-        base += BV
-    return tl.where(token < 0, last, token)
+from ddtree.ops.filters.kernel import filtered
+from ddtree.ops.weights.kernel import reached, weight_of
 
 
 @triton.jit
@@ -140,30 +31,55 @@ def uniform(seed, position):
 
 
 @triton.jit
-def peaks(p_logits, p_tops, p_places, V, PARTS, BV: tl.constexpr):
-    """The largest of BV logits and its first index, which is negative if one is no number.
-
-    Grid (B * N, PARTS).
-    """
-    cell = tl.program_id(0).to(tl.int64)
-    i_part = tl.program_id(1)
-    o_v = i_part * BV + tl.arange(0, BV)
-    x = tl.load(p_logits + cell * V + o_v, mask=o_v < V, other=float("-inf")).to(tl.float32)
-    broken = tl.max((x != x).to(tl.int32), 0)
-    x = tl.where(x != x, float("-inf"), x)
-    top = tl.max(x, 0)
-    place = tl.min(tl.where(x == top, o_v, 0x7FFFFFFF), 0)
-    tl.store(p_tops + cell * PARTS + i_part, top)
-    tl.store(p_places + cell * PARTS + i_part, place | (broken << 31))
+def scale_of(temperature):
+    """What a logit is multiplied with, so that 2 to its power is its weight."""
+    return 1.4426950408889634 / tl.maximum(temperature, 1e-6)
 
 
 @triton.jit
-def best(p_tops, p_places, cell, PARTS, BP: tl.constexpr):
-    """The largest logit, its first index, and the logit again, but NaN where any is."""
+def strips(
+    p_logits, p_temperature, p_tops, p_places, p_masses, N, V, STRIPS, BV: tl.constexpr,
+    BS: tl.constexpr, GREEDY: tl.constexpr,
+):  # fmt: skip
+    """Of BV logits, strip by strip of BS: the largest, its first index, which is negative if one
+    is no number, and the weight of all, relative to it. Grid (B * N, parts).
+    """
+    cell = tl.program_id(0).to(tl.int64)
+    o_s = tl.program_id(1) * (BV // BS) + tl.arange(0, BV // BS)
+    o_v = o_s[:, None] * BS + tl.arange(0, BS)[None, :]
+    x = tl.load(p_logits + cell * V + o_v, mask=o_v < V, other=float("-inf")).to(tl.float32)
+    broken = tl.max((x != x).to(tl.int32), 1)
+    x = tl.where(x != x, float("-inf"), x)
+    top = tl.max(x, 1)
+    place = tl.min(tl.where(x == top[:, None], o_v, 0x7FFFFFFF), 1)
+    at = cell * STRIPS + o_s
+    tl.store(p_tops + at, top, mask=o_s < STRIPS)
+    tl.store(p_places + at, place | (broken << 31), mask=o_s < STRIPS)
+    if not GREEDY:
+        temperature = tl.load(p_temperature + cell // N)
+        if temperature > 0.0:
+            mass = tl.sum(weight_of(x, top[:, None], scale_of(temperature)), 1)
+            tl.store(p_masses + at, mass, mask=o_s < STRIPS)
+
+
+@triton.jit
+def drawn(p_row, tops, shares, V, scale, point, BS: tl.constexpr, BP: tl.constexpr):
+    """The token of all where the running weight passes `point` of it: its strip, then its place."""
     o_p = tl.arange(0, BP)
-    m_p = o_p < PARTS
-    tops = tl.load(p_tops + cell * PARTS + o_p, mask=m_p, other=float("-inf"))
-    places = tl.load(p_places + cell * PARTS + o_p, mask=m_p, other=0x7FFFFFFF)
+    goal = point * tl.sum(shares, 0)
+    strip = reached(shares, goal, o_p)
+    goal -= tl.sum(tl.where(o_p < strip, shares, 0.0), 0)
+    goal /= tl.sum(tl.where(o_p == strip, shares, 0.0), 0)
+    o_v = strip * BS + tl.arange(0, BS)
+    x = tl.load(p_row + o_v, mask=o_v < V, other=float("-inf")).to(tl.float32)
+    top = tl.max(tl.where(o_p == strip, tops, float("-inf")), 0)
+    weight = weight_of(x, top, scale).to(tl.float64)
+    return reached(weight, goal * tl.sum(weight, 0), o_v)
+
+
+@triton.jit
+def best(tops, places):
+    """The largest logit, its first index, and the logit again, but NaN where any is."""
     top = tl.max(tops, 0)
     token = tl.min(tl.where(tops == top, places & 0x7FFFFFFF, 0x7FFFFFFF), 0)
     return top, token, tl.where(tl.min(places, 0) < 0, float("nan"), top)
@@ -171,33 +87,45 @@ def best(p_tops, p_places, cell, PARTS, BP: tl.constexpr):
 
 @triton.jit
 def sample(
-    p_logits, p_tops, p_places, p_temperature, p_top_p, p_top_k, p_min_p, p_seed, p_position,
-    p_out, p_peak, N, V, PARTS, BV: tl.constexpr, BP: tl.constexpr, GREEDY: tl.constexpr,
-    TOP_P: tl.constexpr, TOP_K: tl.constexpr, MIN_P: tl.constexpr,
+    p_logits, p_tops, p_places, p_masses, p_temperature, p_seed, p_position, p_top_p, p_top_k,
+    p_min_p, p_lists, p_out, p_peak, N, V, STRIPS, BS: tl.constexpr,
+    BP: tl.constexpr, BC: tl.constexpr, KEPT: tl.constexpr, SHIFT: tl.constexpr,
+    GREEDY: tl.constexpr, TOP_P: tl.constexpr, TOP_K: tl.constexpr, MIN_P: tl.constexpr,
 ):  # fmt: skip
     """The choice after one node and its largest logit. Grid (B * N,)."""
     cell = tl.program_id(0).to(tl.int64)
-    p_row = p_logits + cell * V
     i_b = cell // N
-    top, token, peak = best(p_tops, p_places, cell, PARTS, BP)
+    o_p = tl.arange(0, BP)
+    m_p = o_p < STRIPS
+    at = cell * STRIPS + o_p
+    tops = tl.load(p_tops + at, mask=m_p, other=float("-inf"))
+    top, token, peak = best(tops, tl.load(p_places + at, mask=m_p, other=0x7FFFFFFF))
     tl.store(p_peak + cell, peak)
     if not GREEDY:
         temperature = tl.load(p_temperature + i_b)
         if temperature > 0.0:
-            hot = tl.maximum(temperature, 1e-6)
-            min_p = tl.load(p_min_p + i_b) if MIN_P else 0.0
-            tau, count, mass = floor_of(p_row, V, top, hot, min_p, BV)
-            ties = tl.full([], 0x7FFFFFFF, tl.int32)
+            scale = scale_of(temperature)
+            masses = tl.load(p_masses + at, mask=m_p, other=0.0).to(tl.float64)
+            shares = masses * weight_of(tops, top, scale)
+            position = tl.load(p_position + cell).to(tl.int64)
+            point = uniform(tl.load(p_seed + i_b), position + 1)
+            top_p = tl.full([], 1.0, tl.float64)
+            top_k = tl.full([], 0, tl.int32)
+            min_p = tl.full([], 0.0, tl.float32)
+            if TOP_P:
+                top_p = tl.load(p_top_p + i_b).to(tl.float64)
             if TOP_K:
                 top_k = tl.load(p_top_k + i_b).to(tl.int32)
-                if (top_k > 0) & (top_k < count):
-                    tau, ties, mass = limit_count(p_row, V, tau, top, hot, top_k, BV)
-            if TOP_P:
-                top_p = tl.load(p_top_p + i_b)
-                if top_p < 1.0:
-                    goal = top_p.to(tl.float64) * mass
-                    tau, ties, mass = limit_mass(p_row, V, tau, ties, mass, top, hot, goal, BV)
-            position = tl.load(p_position + cell).to(tl.int64)
-            point = uniform(tl.load(p_seed + i_b), position + 1) * mass
-            token = pick(p_row, V, tau, ties, top, hot, point, BV)
+                top_k = tl.where(top_k < V, top_k, 0)
+            if MIN_P:
+                min_p = tl.load(p_min_p + i_b)
+            p_row = p_logits + cell * V
+            if (top_p < 1.0) | (top_k > 0) | (min_p > 0.0):
+                p_own = p_lists + cell * (BP + 2 * KEPT)
+                token = filtered(
+                    p_row, p_own, p_own + BP, p_own + BP + KEPT, tops, shares, point, V, top, scale,
+                    top_p, top_k, min_p, BC, BS, BP, KEPT, SHIFT,
+                )  # fmt: skip
+            else:
+                token = drawn(p_row, tops, shares, V, scale, point, BS, BP)
     tl.store(p_out + cell, token.to(tl.int64))

@@ -7,8 +7,14 @@ import torch
 from ddtree.ops.sample import kernel
 from ddtree.ops.sample.reference import Chance, Chosen, Filters
 
-PART = 4096  # logits of which a program finds the largest
-BLOCK = 16384  # logits that a pass over a row holds in registers
+PART = 4096  # logits that a program of the first kernel reads
+WARPS = 8
+STRIP = 256  # logits of which a largest and a weight are kept
+BLOCK = 8192  # logits that a filter looks at in one go
+KEPT = 2048  # tokens that filters choose from in registers
+DRAW_WARPS = 4
+FILTER_WARPS = 16
+SHIFTS = {torch.float32: 0, torch.float16: 13, torch.bfloat16: 16}  # bits in which none differ
 
 
 def sample(
@@ -19,50 +25,67 @@ def sample(
     *,
     greedy: bool,
 ) -> Chosen:
-    """See `ops.sample.sample`. The largest logit by many programs, a draw by one a node."""
+    """See `ops.sample.sample`. A row is cut alike whatever rows are beside it."""
     rows, nodes, vocabulary = logits.shape
-    chosen = Chosen(
-        torch.empty(rows, nodes, dtype=torch.int64, device=logits.device),
-        torch.empty(rows, nodes, dtype=torch.float32, device=logits.device),
-    )
     logits = logits.contiguous()
-    tops, places = _peaks(logits)
-    parts = tops.shape[1]
-    block = min(BLOCK, 1 << (vocabulary - 1).bit_length())
+    tops, places, masses = _strips(logits, temperature, greedy=greedy)
+    strips = tops.shape[1]
+    width = 1 << (strips - 1).bit_length()
+    tokens = torch.empty(rows, nodes, dtype=torch.int64, device=logits.device)
+    peak = torch.empty(rows, nodes, dtype=torch.float32, device=logits.device)
+    scratch = (rows * nodes if filters.any else 1, width + 2 * KEPT)
     top_p, top_k, min_p = filters.top_p, filters.top_k, filters.min_p
     kernel.sample[(rows * nodes,)](
         logits,
         tops,
         places,
+        masses,
         temperature,
+        chance.seed,
+        chance.position.contiguous(),
         temperature if top_p is None else top_p,
         temperature if top_k is None else top_k,
         temperature if min_p is None else min_p,
-        chance.seed,
-        chance.position.contiguous(),
-        chosen.tokens,
-        chosen.peak,
+        torch.empty(scratch, dtype=torch.int32, device=logits.device),
+        tokens,
+        peak,
         nodes,
         vocabulary,
-        parts,
-        BV=block,
-        BP=1 << (parts - 1).bit_length(),
+        strips,
+        BS=STRIP,
+        BP=width,
+        BC=BLOCK,
+        KEPT=KEPT,
+        SHIFT=SHIFTS[logits.dtype],
         GREEDY=greedy,
         TOP_P=top_p is not None,
         TOP_K=top_k is not None,
         MIN_P=min_p is not None,
-        num_warps=1 if greedy else max(1, min(32, block // 512)),
+        num_warps=1 if greedy else FILTER_WARPS if filters.any else DRAW_WARPS,
     )
-    return chosen
+    return Chosen(tokens, peak)
 
 
-def _peaks(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Largest logits [B * N, parts] and where they are."""
+def _strips(
+    logits: torch.Tensor, temperature: torch.Tensor, *, greedy: bool
+) -> tuple[torch.Tensor, ...]:
+    """Largest logits, their places and weights, each [B * N, strips]."""
     rows, nodes, vocabulary = logits.shape
-    part = min(PART, 1 << (vocabulary - 1).bit_length())
-    shape = (rows * nodes, -(-vocabulary // part))
-    tops = torch.empty(shape, dtype=torch.float32, device=logits.device)
+    shape = (rows * nodes, -(-vocabulary // STRIP))
+    tops, masses = (torch.empty(shape, dtype=torch.float32, device=logits.device) for _ in range(2))
     places = torch.empty(shape, dtype=torch.int32, device=logits.device)
-    warps = max(1, min(8, part // 512))
-    kernel.peaks[shape](logits, tops, places, vocabulary, shape[1], BV=part, num_warps=warps)
-    return tops, places
+    kernel.strips[(rows * nodes, -(-vocabulary // PART))](
+        logits,
+        temperature,
+        tops,
+        places,
+        masses,
+        nodes,
+        vocabulary,
+        shape[1],
+        BV=PART,
+        BS=STRIP,
+        GREEDY=greedy,
+        num_warps=WARPS,
+    )
+    return tops, places, masses

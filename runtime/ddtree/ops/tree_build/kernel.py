@@ -10,7 +10,7 @@ until the loop is over: its token and its words are then found for all nodes at 
 import triton
 import triton.language as tl
 
-from ddtree.ops.sample.kernel import float_of, order_of
+from ddtree.ops.weights.kernel import float_of, order_of
 
 
 @triton.jit
