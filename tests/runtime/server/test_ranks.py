@@ -29,11 +29,13 @@ LONG = 240  # tokens
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_bytes_model(tmp_path_factory.mktemp("ranks") / "bytes")
+
+
+def write_bytes_model(folder: Path) -> Path:
     """A token a byte, and weights that mean nothing."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    folder = write_random(
-        tmp_path_factory.mktemp("ranks") / "bytes", DENSE | {"vocab_size": len(alphabet)}
-    )
+    write_random(folder, DENSE | {"vocab_size": len(alphabet)})
     inner = tokenizers.Tokenizer(models.BPE({byte: i for i, byte in enumerate(alphabet)}, []))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
