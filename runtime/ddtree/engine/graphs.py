@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import torch
 
+from ddtree.ops.close_gaps import close_gaps
+
 _T = TypeVar("_T")
 
 
@@ -20,6 +22,7 @@ class Graphs:
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
         self._recorded: list[torch.cuda.CUDAGraph] = []
+        self._mark = torch.zeros(1, device="cuda")
 
     def record(self, work: Callable[[], _T]) -> tuple[torch.cuda.CUDAGraph, _T]:
         """A graph of `work`, and what each replay makes anew."""
@@ -30,6 +33,7 @@ class Graphs:
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             made = work()
         self._recorded.append(graph)
+        close_gaps(self._mark)
         return graph, made
 
     def release(self) -> None:

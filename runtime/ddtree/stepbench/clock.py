@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import torch
 
+from ddtree.engine.graphs import Graphs
+
 COPY_BYTES = 4 << 30  # on CUDA: many times the cache
 COPY_BYTES_CPU = 256 << 20
 
@@ -47,9 +49,5 @@ def copy_bandwidth(device: torch.device) -> float:
 
 
 def _as_graph(work: Callable[[], object]) -> Callable[[], None]:
-    work()  # compiles kernels, fills caches
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
+    graph, _ = Graphs().record(work)
     return graph.replay

@@ -16,6 +16,7 @@ import torch
 
 from ddtree.cache.pool import KvPool
 from ddtree.core.batch import Marginals
+from ddtree.engine.graphs import Graphs
 from ddtree.models.target import Target
 from ddtree.ops.tree_attention import plan_attention
 from ddtree.train.corpus import LIKELY, Scales, Staged, nothing_likely, scales_of
@@ -203,12 +204,7 @@ class Rollout:
     def _captured(self) -> Said:
         """The same from a graph, which is recorded the first time."""
         if self.graph is None:
-            self._ask(self.limits.longest)  # compiles kernels
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                said = self._ask(self.limits.longest)
-            self.graph = graph, said
+            self.graph = Graphs().record(lambda: self._ask(self.limits.longest))
         graph, said = self.graph
         graph.replay()
         return said

@@ -9,6 +9,7 @@ import torch
 from ddtree.config import Experts, SigmoidRouting
 from ddtree.ops.angles import angles
 from ddtree.ops.bitmask import words_for
+from ddtree.ops.close_gaps import close_gaps
 from ddtree.ops.draft_block import draft_block
 from ddtree.ops.embed import embed
 from ddtree.ops.experts import expert_mlp
@@ -133,7 +134,7 @@ def int4(experts: int, outputs: int, features: int) -> Packed:
 
 
 def rows() -> None:
-    """Norms and rotary positions of both models, and of a drafter's context in all its layers."""
+    """Norms and rotary positions of both models, a drafter's context in all its layers; no gaps."""
     for hidden, heads, kv_heads, dim in ((576, 9, 3, 64), (4096, 32, 8, 128)):
         x = empty(1, 17, hidden)
         embed(ints(1, 17), empty(49152, hidden))
@@ -148,6 +149,7 @@ def rows() -> None:
         context = empty(1, 17, 5, 2, kv_heads, dim)
         norms = empty(5, kv_heads, dim)
         write_context(context, (angle, angle), cache, ints(1, 17), (norms, 1e-6))
+    close_gaps(empty(1, dtype=torch.float32))
 
 
 def trees() -> None:
