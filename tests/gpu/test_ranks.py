@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from ddtree.models.hf_config import target_shape
 from tests.runtime.engine.mixed import tokens
-from tests.runtime.engine.pairs import FAMILIES, opened, write_drafter, write_random
+from tests.runtime.engine.pairs import FAMILIES, VOCAB, opened, write_drafter, write_random
 
 WIDE = {
     "hidden_size": 128,
@@ -51,12 +52,16 @@ def test_two_gpus_answer_token_for_token_as_one(
     assert_alike(model, write_drafter(tmp_path / "d", **WIDE), graphs, shared)
 
 
-def test_int4_experts_of_two_gpus_answer_as_one(tmp_path: Path) -> None:
+def test_int4_experts_of_two_gpus_answer_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("compressed_tensors", reason="what packs INT4 is not here")
     from tests.runtime.models import test_deepseek as kimi
 
+    monkeypatch.setitem(kimi.CONFIG["text_config"], "vocab_size", VOCAB)
+    monkeypatch.setattr(kimi, "SHAPE", target_shape(tmp_path, kimi.CONFIG))
     model = kimi.write(tmp_path / "m", kimi.published()[0])
-    drafter = write_drafter(tmp_path / "d", **WIDE | {"hidden_size": 64, "vocab_size": 64})
+    drafter = write_drafter(tmp_path / "d", **WIDE | {"hidden_size": 64})
     assert_alike(model, drafter, "auto", {"ep": 2})
 
 
