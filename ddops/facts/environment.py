@@ -9,14 +9,14 @@ _PROBE = """
 import hashlib, json, platform, re
 from importlib.metadata import distributions
 
-def wheel(package, name):
+def wheel(package, name, version):
     lines = (package.read_text("WHEEL") or "").splitlines()
     tags = [line.split(":", 1)[1].strip().split("-") for line in lines if line.startswith("Tag:")]
     build = [line.split(":", 1)[1].strip() for line in lines if line.startswith("Build:")]
     if not tags or any(len(tag) != 3 for tag in tags):
         return None
     columns = [".".join(dict.fromkeys(column)) for column in zip(*tags)]
-    return "-".join([name.replace("-", "_"), package.version, *build, *columns]) + ".whl"
+    return "-".join([name.replace("-", "_"), version, *build, *columns]) + ".whl"
 
 def origin(package):
     said = json.loads(package.read_text("direct_url.json") or "null")
@@ -37,12 +37,14 @@ def origin(package):
 
 found = {}
 for package in distributions():
-    name = re.sub(r"[-_.]+", "-", package.metadata["Name"] or "").lower()
+    about = package.metadata  # read from its file each time
+    name = re.sub(r"[-_.]+", "-", about["Name"] or "").lower()
+    version = about["Version"]
     record = package.read_text("RECORD")
     digest = hashlib.sha256(record.encode()).hexdigest() if record else None
     found.setdefault(name, {
-        "name": name, "version": package.version, "record_sha256": digest,
-        "wheel": wheel(package, name), "origin": origin(package),
+        "name": name, "version": version, "record_sha256": digest,
+        "wheel": wheel(package, name, version), "origin": origin(package),
     })
 print(json.dumps({
     "python": f"{platform.python_implementation()} {platform.python_version()}",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
 _CLOCK_STEP_S = 2.0  # the start time is computed from the wall clock, which may be set
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(NamedTuple):  # no dataclass: `status` would load `inspect` for it
     pid: int
     created: float  # seconds since the epoch
 
@@ -25,7 +23,7 @@ class Process:
         return cls(int(data["pid"]), float(data["created"])) if data else None
 
     def dump(self) -> dict[str, Any]:
-        return asdict(self)
+        return self._asdict()
 
     @property
     def alive(self) -> bool:

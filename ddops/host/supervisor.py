@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from ddops.host.keeper import Keeper
 from ddops.host.process import Process
 
 STARTED_WITHIN_S = 10.0
@@ -88,6 +87,8 @@ def run(home: Path) -> int:
     except BlockingIOError:
         sys.stderr.write("another keeper holds supervisor.lock\n")
         return 1
+    from ddops.host.keeper import Keeper  # twice the imports, which `status` has no use for
+
     Keeper(home).run()
     return 0
 

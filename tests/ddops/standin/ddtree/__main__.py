@@ -15,9 +15,11 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from http.server import ThreadingHTTPServer
 
 
 def arguments() -> argparse.Namespace:
@@ -33,50 +35,55 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-class Handler(BaseHTTPRequestHandler):
-    behaviour: dict[str, Any]
-    options: argparse.Namespace
+def listening(behaviour: dict[str, Any], options: argparse.Namespace) -> "ThreadingHTTPServer":
+    """Its module takes half of the start, and options are asked for more often than answers."""
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-    def do_GET(self) -> None:
-        if self.path == "/health":
-            self.answer(200, {"status": "ok"})
-        elif self.path == "/ready":
-            never = self.behaviour.get("never_ready")
-            self.answer(503 if never else 200, {"status": "warming" if never else "ready"})
-        elif self.path == "/server_info":
-            seen = vars(self.options)
-            self.answer(200, {key: seen[key] for key in ("served_model_name", "mode", "budget")})
-        else:
-            self.answer(404, {})
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/health":
+                self.answer(200, {"status": "ok"})
+            elif self.path == "/ready":
+                never = behaviour.get("never_ready")
+                self.answer(503 if never else 200, {"status": "warming" if never else "ready"})
+            elif self.path == "/server_info":
+                seen = vars(options)
+                self.answer(
+                    200, {key: seen[key] for key in ("served_model_name", "mode", "budget")}
+                )
+            else:
+                self.answer(404, {})
 
-    def do_POST(self) -> None:
-        if self.behaviour.get("dies_asked"):
-            give_up(1)
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        key = os.environ.get("DDTREE_API_KEY")
-        if key and self.headers.get("authorization") != f"Bearer {key}":
-            self.answer(401, {"error": {"message": "wrong key"}})
-            return
-        assert body["model"] == self.options.served_model_name
-        text = self.behaviour.get("say", "Paris is the capital of France.")
-        thought = {"reasoning_content": said} if (said := self.behaviour.get("think")) else {}
-        self.answer(
-            200,
-            {
-                "choices": [{"message": {"role": "assistant", "content": text, **thought}}],
-                "usage": {"completion_tokens": len(text.split())},
-            },
-        )
+        def do_POST(self) -> None:
+            if behaviour.get("dies_asked"):
+                give_up(1)
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            key = os.environ.get("DDTREE_API_KEY")
+            if key and self.headers.get("authorization") != f"Bearer {key}":
+                self.answer(401, {"error": {"message": "wrong key"}})
+                return
+            assert body["model"] == options.served_model_name
+            text = behaviour.get("say", "Paris is the capital of France.")
+            thought = {"reasoning_content": said} if (said := behaviour.get("think")) else {}
+            self.answer(
+                200,
+                {
+                    "choices": [{"message": {"role": "assistant", "content": text, **thought}}],
+                    "usage": {"completion_tokens": len(text.split())},
+                },
+            )
 
-    def answer(self, code: int, body: dict[str, Any]) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(code)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        def answer(self, code: int, body: dict[str, Any]) -> None:
+            data = json.dumps(body).encode()
+            self.send_response(code)
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
 
-    def log_message(self, format: str, *args: object) -> None:
-        sys.stderr.write(f"{format % args}\n")
+        def log_message(self, format: str, *args: object) -> None:
+            sys.stderr.write(f"{format % args}\n")
+
+    return ThreadingHTTPServer((options.host, options.port), Handler)
 
 
 def give_up(code: int) -> None:
@@ -107,8 +114,7 @@ def main() -> None:
         time.sleep(behaviour.get("after_s", 0.0))
         sys.stderr.write(behaviour.get("log", "") + "\n")
         give_up(behaviour["exit"])
-    Handler.behaviour, Handler.options = behaviour, options
-    server = ThreadingHTTPServer((options.host, options.port), Handler)
+    server = listening(behaviour, options)
 
     def end(number: int, frame: object) -> None:
         if not behaviour.get("deaf"):
