@@ -95,10 +95,17 @@ def test_a_tail_is_the_cached_slots_behind_an_edge_and_then_the_path(start: int)
             assert tail == wanted + [-1] * (32 - len(wanted))
 
 
-def test_the_sum_of_many_groups_and_of_far_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turned early, tiles beyond the turn are groups of two, whatever a program takes."""
+@pytest.mark.parametrize("flying", [32, 2048])
+def test_the_sum_of_many_groups_and_of_far_ones(
+    flying: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turned early, tiles beyond the turn are groups of two, whatever a program takes.
+
+    Half a row is summed at once, of four states or of all.
+    """
     monkeypatch.setattr(launch, "CUTS", launch.Cuts(tile=64, near=4, far=2, turn=4))
-    monkeypatch.setattr(launch, "UNROLL", 4)
+    monkeypatch.setattr(launch, "PIECE", 8)
+    monkeypatch.setattr(launch, "FLYING", flying)
     scene = make_scene([620, 200], 2, Heads(1, 2, 16), torch.float32)
     plain, kernels = planned(scene, scene.words)
     assert kernels.paged is not None

@@ -11,36 +11,38 @@ from ddtree.ops.tree_attention.kernel import chunks_below, edge_of, power
 
 @triton.jit(do_not_specialize=["PARTS"])
 def finish(
-    p_acc, p_ml, p_last, p_out, PARTS, HQ: tl.constexpr, D: tl.constexpr, BT: tl.constexpr,
-    REACH: tl.constexpr, GRAIN: tl.constexpr, GROUP: tl.constexpr, NEAR: tl.constexpr,
-    FAR: tl.constexpr, TURN: tl.constexpr, LONG: tl.constexpr, BP: tl.constexpr,
-    UNROLL: tl.constexpr,
+    p_acc, p_ml, p_last, p_out, PARTS, HQ: tl.constexpr, D: tl.constexpr, BD: tl.constexpr,
+    BT: tl.constexpr, REACH: tl.constexpr, GRAIN: tl.constexpr, GROUP: tl.constexpr,
+    NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr, LONG: tl.constexpr,
+    UNROLL: tl.constexpr, BP: tl.constexpr, ONCE: tl.constexpr,
 ):  # fmt: skip
-    """The result of one row. Grid (B * N * HQ,).
+    """BD numbers of the result of one row. Grid (B * N * HQ, D / BD).
 
     Chunks of NEAR tiles, below tile TURN, are groups or tiles of one; LONG: there may be others.
-    UNROLL states are on their way at once: whole groups, and TURN is a multiple of them.
+    UNROLL states are on their way at once, of which BP >= UNROLL has a power of two: all (ONCE), or
+    whole groups.
     """
     row = tl.program_id(0).to(tl.int64)
     one = tl.arange(0, 1)
+    o_d = tl.program_id(1) * BD + tl.arange(0, BD)
     p_ml += row * PARTS * 2 + one  # [1]
-    p_acc += row * PARTS * D + tl.arange(0, D)
+    p_acc += row * PARTS * D + o_d
     edge = edge_of(tl.load(p_last + row // HQ), REACH, GRAIN)
     count = chunks_below((edge + BT - 1) // BT, NEAR, FAR, TURN)
     m_tail = tl.load(p_ml)  # [1]
     w_tail = tl.load(p_ml + 1)
-    tail = tl.load(p_acc)  # [D]
+    tail = tl.load(p_acc)  # [BD]
     top = m_tail
     o_p = tl.arange(0, BP)
-    for base in range(0, count, BP):
+    for base in range(0, BP if ONCE else count, BP):
         p_some = p_ml + (1 + base + o_p) * 2
         some = tl.load(p_some, mask=base + o_p < count, other=float("-inf"))
         top = tl.maximum(top, tl.max(some, 0))
     w = tl.zeros([1], tl.float32)
-    acc = tl.zeros([D], tl.float32)
-    for base in range(0, count, UNROLL):
+    acc = tl.zeros([BD], tl.float32)
+    for base in range(0, UNROLL if ONCE else count, UNROLL):
         w_group = tl.zeros([1], tl.float32)
-        group = tl.zeros([D], tl.float32)
+        group = tl.zeros([BD], tl.float32)
         for j in tl.static_range(UNROLL):
             part = base + j
             known = part + one < count
@@ -54,16 +56,16 @@ def finish(
                 w += w_group
                 acc += group
                 w_group = tl.zeros([1], tl.float32)
-                group = tl.zeros([D], tl.float32)
+                group = tl.zeros([BD], tl.float32)
             elif LONG:
                 if part >= TURN:
                     w += w_group
                     acc += group
                     w_group = tl.zeros([1], tl.float32)
-                    group = tl.zeros([D], tl.float32)
+                    group = tl.zeros([BD], tl.float32)
         w += w_group
         acc += group
     b = power(m_tail - top)
     w = tl.fma(w_tail, b, w)
     acc = tl.fma(tail, tl.broadcast_to(b, tail.shape), acc)
-    tl.store(p_out + row * D + tl.arange(0, D), (acc / w).to(p_out.dtype.element_ty))
+    tl.store(p_out + row * D + o_d, (acc / w).to(p_out.dtype.element_ty))

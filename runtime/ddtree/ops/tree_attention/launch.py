@@ -18,7 +18,8 @@ __all__ = ["CUTS", "TAIL_ROWS", "Blocks", "Cuts", "Paged", "attend", "choose", "
 
 TAIL_ROWS = 16  # heads of some tokens: the fewest rows of a product
 TAIL_NODES = 4  # tokens whose tails share a program
-UNROLL = 16  # states whose loads are in flight at once
+PIECE = 32  # numbers of a row that a program of `finish` sums where rows are few
+FLYING = 2048  # numbers of states that it loads at once
 SCRATCH = 1 << 19  # states that may be stored; 256 MiB at D = 128
 SHORT = 1056  # programs of a tile for every 132 multiprocessors, where a state is 128 numbers
 
@@ -142,10 +143,23 @@ def _finish(
     chunks: int,
     fixed: dict[str, int | bool],
 ) -> None:
+    """Few rows in pieces: an H200 takes 2.6 us instead of 3.8 for 8B's one of 34 states."""
     *_, heads, dim = out.shape
-    together = min(UNROLL, max(CUTS.near, 1 << (chunks - 1).bit_length()))
-    state_sum.finish[(out.numel() // dim,)](
-        *states, last, out, 1 + chunks, HQ=heads, BP=16, UNROLL=together, num_warps=1, **fixed
+    rows = out.numel() // dim
+    piece = min(PIECE, dim) if rows < limits(out.device).multiprocessors else dim
+    together = min(chunks, FLYING // piece)
+    state_sum.finish[(rows, dim // piece)](
+        *states,
+        last,
+        out,
+        1 + chunks,
+        HQ=heads,
+        BD=piece,
+        UNROLL=together,
+        BP=1 << (together - 1).bit_length(),
+        ONCE=together == chunks,
+        num_warps=1,
+        **fixed,
     )
 
 
