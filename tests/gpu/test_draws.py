@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import scipy
 import torch
-from scipy import stats
 
 from ddtree.ops.sample import Chance, Narrowing, sample
 from tests.gpu import engine as shared
@@ -65,4 +65,4 @@ def test_draws_have_the_distribution_that_is_left(
     ]
     seen = kinds[1] > 0
     if seen.sum() > 1:
-        assert stats.chisquare(kinds[0][seen].numpy(), kinds[1][seen].numpy()).pvalue > 1e-4
+        assert scipy.stats.chisquare(kinds[0][seen].numpy(), kinds[1][seen].numpy()).pvalue > 1e-4

@@ -6,27 +6,27 @@ import math
 import random
 
 import pytest
-from scipy import stats
+import scipy
 
 from ddops.analysis.interval import effect, student
 
 
 @pytest.mark.parametrize("freedom", [*range(1, 40), 100, 1000])
 def test_students_t_is_that_of_scipy(freedom: int) -> None:
-    assert student(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=2e-4)
+    assert student(freedom) == pytest.approx(scipy.stats.t.ppf(0.975, freedom), rel=2e-4)
 
 
 def test_the_interval_is_that_of_a_paired_t_test_on_logarithms() -> None:
     ratios = [1.4, 1.6, 1.5, 1.9]
     logs = [math.log(ratio) for ratio in ratios]
-    theirs = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
+    theirs = scipy.stats.ttest_1samp(logs, 0).confidence_interval(0.95)
     found = effect(ratios)
     assert found is not None
     assert (found.low, found.high) == pytest.approx(
         (math.exp(theirs.low), math.exp(theirs.high)), rel=1e-3
     )
-    assert found.ratio == pytest.approx(stats.gmean(ratios))
-    assert found.size == pytest.approx(stats.tmean(logs) / stats.tstd(logs))
+    assert found.ratio == pytest.approx(scipy.stats.gmean(ratios))
+    assert found.size == pytest.approx(scipy.stats.tmean(logs) / scipy.stats.tstd(logs))
     assert found.settled
 
 

@@ -6,8 +6,8 @@ import math
 from typing import Literal
 
 import pytest
+import scipy
 import torch
-from scipy import stats
 
 from ddtree.config import EngineConfig, Mode
 from ddtree.core.sequence import Request, Sampling
@@ -169,7 +169,7 @@ def test_sampled_trees_have_the_targets_distribution() -> None:
     drawn = tokens_of(config("ddtree", 8, "tiny", max_running_requests=64), asked)
     expected = exact_third_token(prompt, temperature)
     counts = torch.bincount(torch.tensor([tokens[2] for tokens in drawn]), minlength=VOCAB)
-    assert stats.chisquare(counts.numpy(), (expected * len(drawn)).numpy()).pvalue > 1e-3
+    assert scipy.stats.chisquare(counts.numpy(), (expected * len(drawn)).numpy()).pvalue > 1e-3
 
 
 def exact_third_token(prompt: tuple[int, ...], temperature: float) -> torch.Tensor:

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Qwen3Config
-from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from ddtree.layers.rotary import Rotary, frequencies
 from ddtree.models.fields import Fields
@@ -54,6 +52,9 @@ def config(rope: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_angles_are_transformers_angles(kind: str) -> None:
+    from transformers import Qwen3Config  # seconds, which who collects tests has no use for
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
+
     values = config(KINDS[kind])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -8,16 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    DeepseekV3Config,
-    DeepseekV3ForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    Qwen3MoeConfig,
-    Qwen3MoeForCausalLM,
-)
+import transformers
 
 from ddtree.models.llama import Llama
 from ddtree.models.load import load_target
@@ -107,25 +98,31 @@ class Pair:
 def reference(kind: str) -> Any:
     torch.manual_seed(5)
     if kind == "qwen3":
-        return Qwen3ForCausalLM(Qwen3Config(**SIZES, **QWEN3))
+        return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**SIZES, **QWEN3))
     if kind.startswith("mixture"):  # the second kind: with a dense layer too
         normalised = kind == "mixture"
         dense = [] if normalised else [1]
-        config = Qwen3MoeConfig(
+        config = transformers.Qwen3MoeConfig(
             **SIZES, **MIXTURE, norm_topk_prob=normalised, mlp_only_layers=dense
         )
-        return Qwen3MoeForCausalLM(config)
+        return transformers.Qwen3MoeForCausalLM(config)
     if kind in LATENTS:
-        model = DeepseekV3ForCausalLM(DeepseekV3Config(**LATENT, **LATENTS[kind]))
+        model = transformers.DeepseekV3ForCausalLM(
+            transformers.DeepseekV3Config(**LATENT, **LATENTS[kind])
+        )
         for name, correction in model.named_buffers():
             if name.endswith("e_score_correction_bias"):  # zeros by default
                 torch.nn.init.normal_(correction, std=0.2)
         return model
     if kind in SCALED:
         rope = SCALED[kind] | {"rope_theta": 1e4}
-        return LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=rope))
+        return transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(**SIZES, rope_parameters=rope)
+        )
     tied = kind == "llama, tied head"
-    return LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=tied))
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(**SIZES, tie_word_embeddings=tied)
+    )
 
 
 @pytest.fixture(scope="module", params=[*KINDS, *SCALED, *LATENTS])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+import transformers
 
 from ddtree.models.load import load_target
 from ddtree.server.chat import load_chat
@@ -35,7 +35,7 @@ class Pair:
 def pair(smollm2_gguf: Path) -> Pair:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of transformers' reader, not ours
-        theirs = AutoModelForCausalLM.from_pretrained(
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(
             smollm2_gguf.parent, gguf_file=smollm2_gguf.name, dtype=torch.float32
         )
     tokenizer, chat = load_tokenizer(smollm2_gguf), load_chat(smollm2_gguf)

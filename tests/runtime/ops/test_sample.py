@@ -1,16 +1,16 @@
 """Sampling follows the target's distribution, and a seed's draw depends on its position only."""
 
+import scipy
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from ddtree.ops.sample import Chance, sample, uniform
 
 
 def test_uniform_numbers_are_uniform_and_differ_by_seed_and_position() -> None:
     numbers = uniform(torch.arange(200).unsqueeze(1), torch.arange(500).unsqueeze(0))
-    assert stats.kstest(numbers.flatten().numpy(), "uniform").pvalue > 1e-3
+    assert scipy.stats.kstest(numbers.flatten().numpy(), "uniform").pvalue > 1e-3
     assert len(set(numbers.flatten().tolist())) == numbers.numel()
     across_seeds = torch.corrcoef(numbers)
     assert (across_seeds - torch.eye(200)).abs().max() < 0.25  # 500 samples: 5.6 sigma
@@ -36,7 +36,7 @@ def test_draws_have_the_tempered_distribution() -> None:
     logits = torch.randn(8, generator=torch.manual_seed(3))
     counts = torch.bincount(_draws(logits, 0.7, 1.0, 40_000), minlength=8)
     expected = torch.softmax(logits.double() / 0.7, -1) * 40_000
-    assert stats.chisquare(counts.numpy(), expected.numpy()).pvalue > 1e-3
+    assert scipy.stats.chisquare(counts.numpy(), expected.numpy()).pvalue > 1e-3
 
 
 def test_top_p_keeps_the_smallest_set_that_reaches_it_and_renormalises() -> None:
@@ -44,7 +44,7 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it_and_renormalises() -> None
     counts = torch.bincount(_draws(logits, 1.0, 0.6, 40_000), minlength=4)
     assert counts[3] == 0 and counts[2] == 0
     expected = torch.tensor([5 / 7, 2 / 7], dtype=torch.float64) * 40_000
-    assert stats.chisquare(counts[:2].numpy(), expected.numpy()).pvalue > 1e-3
+    assert scipy.stats.chisquare(counts[:2].numpy(), expected.numpy()).pvalue > 1e-3
 
 
 def test_temperature_zero_is_argmax_even_beside_a_hot_row() -> None:
