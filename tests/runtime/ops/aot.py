@@ -2,11 +2,13 @@
 
 The calls run on meta tensors, so that what is compiled is what would be launched, options included.
 Run as `python -m tests.runtime.ops.aot ARCH,.. SCENE..`; prints a JSON list. Not interpreted.
+Every architecture gets every variant of every kernel, and all launches that no other has proven.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +44,11 @@ class Launch:
     signature: tuple[tuple[str, str], ...]
     constants: tuple[tuple[str, Any], ...]
     options: tuple[tuple[str, Any], ...]
+
+    @property
+    def variant(self) -> tuple[Any, ...]:
+        """Launches of one variant run the same code at other sizes or of other types."""
+        return self.function, *(pair for pair in self.constants if isinstance(pair[1], bool))
 
     def compile(self, arch: int) -> Any:
         signature = dict(self.signature)
@@ -97,18 +104,34 @@ def recording(arch: int) -> Iterator[list[Launch]]:
         result.extend(launches)
 
 
-def main(arch: int, scenes: list[Callable[[], None]]) -> list[dict[str, Any]]:
-    with recording(arch) as launches:
-        for scene in scenes:
-            scene()
-    report = []
-    for launch in launches:
+class Compiler:
+    """Compiles for one architecture after another, the one with the least shared memory first."""
+
+    def __init__(self) -> None:
+        self.done: dict[Launch, dict[int, bool]] = {}  # whether tensor cores multiply, by arch
+        self.report: list[dict[str, Any]] = []
+
+    def compile_all(self, arch: int, launches: list[Launch]) -> None:
+        variants: set[tuple[Any, ...]] = set()
+        for launch in launches:
+            if launch.variant not in variants or not self._proven(launch, arch):
+                self._compile(arch, launch)
+            variants.add(launch.variant)
+
+    def _proven(self, launch: Launch, arch: int) -> bool:
+        """Layouts, and so shared memory, are those of a generation, or of all: no tensor cores."""
+        others = self.done.get(launch, {}).items()
+        return any(not multiplies or other // 10 == arch // 10 for other, multiplies in others)
+
+    def _compile(self, arch: int, launch: Launch) -> None:
         try:
             compiled = launch.compile(arch)
         except Exception as error:
             error.add_note(f"of {launch.function.__name__} for sm_{arch}")
             raise
-        report.append(
+        multiplies = bool(re.search(r"tt\.dot .*(f16|f8|i8|tf32)", compiled.asm["ttir"]))
+        self.done.setdefault(launch, {})[arch] = multiplies
+        self.report.append(
             {
                 "kernel": launch.function.__name__,
                 "architecture": arch,
@@ -117,12 +140,21 @@ def main(arch: int, scenes: list[Callable[[], None]]) -> list[dict[str, Any]]:
                 "ptx": compiled.asm["ptx"].split("\n.target ")[1].split()[0],
             }
         )
-    return report
+
+
+def main(architectures: list[int], scenes: list[Callable[[], None]]) -> list[dict[str, Any]]:
+    compiler = Compiler()
+    for arch in sorted(architectures, key=lambda arch: SHARED[arch]):
+        with recording(arch) as launches:
+            for scene in scenes:
+                scene()
+        compiler.compile_all(arch, launches)
+    return compiler.report
 
 
 if __name__ == "__main__":
     from tests.runtime.ops import scenes
 
-    wanted = [getattr(scenes, name) for name in sys.argv[2:]]
-    found = [launch for arch in sys.argv[1].split(",") for launch in main(int(arch), wanted)]
+    numbers = [int(number) for number in sys.argv[1].split(",")]
+    found = main(numbers, [getattr(scenes, name) for name in sys.argv[2:]])
     sys.stdout.write(json.dumps(found))
