@@ -44,7 +44,7 @@ gpu: $(DEV)
 lint: apt $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(MYPY_PATHS)
+	$(BIN)/mypy --num-workers auto $(MYPY_PATHS)
 	$(BIN)/lint-imports
 
 format: $(DEV)
