@@ -7,7 +7,7 @@ import torch
 
 from ddtree.core.batch import DraftTree, Marginals
 from ddtree.ops.kv_commit import commit_slots, kv_commit
-from ddtree.ops.linear import gated_linear, linear
+from ddtree.ops.linear import gated_linear, linear, linear_and_half
 from ddtree.ops.rms_norm import rms_norm
 from ddtree.ops.rope_kv import rope_kv
 from ddtree.ops.sample import Chance, sample
@@ -63,8 +63,8 @@ class Layer:
         joint = linear(rms_norm(x, self.norm, 1e-5), self.qkv).view(ROWS, nodes, -1, DIM)
         q = rope_kv(joint, (cos, sin), (self.kv[0, 0], self.kv[0, 1]), plan.write_slots)
         heads = tree_attention(q, self.kv[0, 0], self.kv[0, 1], plan).flatten(2)
-        x = linear(heads, self.output, x)
-        x = linear(gated_linear(rms_norm(x, self.norm, 1e-5), self.gate_up), self.down, x)
+        x, half = linear_and_half(heads, self.output, x, self.norm, 1e-5)
+        x = linear(gated_linear(half, self.gate_up), self.down, x)
         logits = linear(x, self.embedding, dtype=torch.float32)
         chance = Chance(self.root, positions)
         chosen = sample(logits, self.some, self.some, chance, method="nucleus").tokens

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from ddtree.ops.backend import limits
-from ddtree.ops.linear import gated_linear, launch, linear, linear_pair
+from ddtree.ops.linear import gated_linear, launch, linear, linear_and_half, linear_pair
+from ddtree.ops.rms_norm import rms_norm
 
 pytestmark = pytest.mark.gpu
 WEIGHTS = [
@@ -76,6 +77,31 @@ def test_rows_of_a_pair_do_not_know_each_other(n: int, f: int, k: int) -> None:
         assert torch.equal(few[0], plain[:m]), m
         assert torch.equal(few[1], inner[:m]), m
     assert int(launch.counts(x.device).sum()) == 0
+
+
+@pytest.mark.parametrize(
+    ("hidden", "inner"),
+    [(576, 576), (576, 1536), (2048, 6144), (4096, 4096), (4096, 12288)],
+    ids=str,
+)
+def test_rows_of_a_halved_norm_do_not_know_each_other(hidden: int, inner: int) -> None:
+    x, down = data(hidden, inner, rows=2048)
+    residual, behind = data(960, hidden, rows=2048)
+    _, gate_up = data(2 * inner, hidden)
+    norm = 1 + torch.randn(hidden, device="cuda").bfloat16() / 8
+    every, half = linear_and_half(x, down, residual, norm, 1e-5)
+    assert torch.equal(every, linear(x, down, residual))
+    joint, inside = linear(half, behind), gated_linear(half, gate_up)
+    whole = rms_norm(every, norm, 1e-5)
+    for got, wanted in ((joint, linear(whole, behind)), (inside, gated_linear(whole, gate_up))):
+        assert (got.float() - wanted.float()).norm() / wanted.float().norm() < 1e-2
+    for m in (1, 9, 16, 17, 33, 49, 64, 65, 81, 97, 128, 129, 300, 512, 1088):
+        h, few = linear_and_half(x[:m], down, residual[:m], norm, 1e-5)
+        assert torch.equal(h, every[:m]), m
+        assert torch.equal(few.x, half.x[:m]), m
+        assert torch.equal(few.squares, half.squares[:m]), m
+        assert torch.equal(linear(few, behind), joint[:m]), m
+        assert torch.equal(gated_linear(few, gate_up), inside[:m]), m
 
 
 def test_the_head_gives_float32_and_no_tile_changes_a_bit() -> None:

@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from ddtree.layers.linear import Linear
-from ddtree.layers.norm import RmsNorm
+from ddtree.layers.norm import RmsNorm, Stream
 from ddtree.layers.rotary import Angles, rotate
+from ddtree.ops.half_norm import Half
 from ddtree.ops.rope_kv import rope_kv
 from ddtree.ops.tree_attention import AttentionPlan, tree_attention, write_kv
 
@@ -28,21 +29,22 @@ class Attention(nn.Module):
 
     def forward(
         self,
-        x: torch.Tensor,  # [B, N, H]
+        x: torch.Tensor | Half,  # [B, N, H]
         residual: torch.Tensor,  # [B, N, H], added to the result
         angles: Angles,
         kv: tuple[torch.Tensor, ...],  # this layer's keys and values, each [slots, Hkv, D]
         plan: AttentionPlan,
-    ) -> torch.Tensor:
+        behind: RmsNorm | None = None,
+    ) -> torch.Tensor | Stream:
         keys, values = kv
-        joint = self.qkv(x).view(*x.shape[:2], -1, self.head_dim)  # [B, N, Hq + 2 Hkv, D]
+        joint = self.qkv(x).view(*residual.shape[:2], -1, self.head_dim)  # [B, N, Hq + 2 Hkv, D]
         if joint.is_cuda:  # one kernel
             norm = (self.qk_norm.weight, self.qk_norm.eps) if self.qk_norm is not None else None
             q = rope_kv(joint, (angles.cos, angles.sin), (keys, values), plan.write_slots, norm)
         else:
             q = self._turn(joint, angles, (keys, values), plan)
-        out: torch.Tensor = self.output(tree_attention(q, keys, values, plan).flatten(2), residual)
-        return out
+        seen = tree_attention(q, keys, values, plan).flatten(2)
+        return self.output.add(seen, residual, behind)
 
     def _turn(
         self,

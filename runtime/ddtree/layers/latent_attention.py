@@ -7,8 +7,9 @@ from torch import nn
 
 from ddtree.config import Latent
 from ddtree.layers.linear import Linear
-from ddtree.layers.norm import RmsNorm
+from ddtree.layers.norm import RmsNorm, Stream
 from ddtree.layers.rotary import Angles
+from ddtree.ops.half_norm import Half
 from ddtree.ops.latent_attention import latent_values
 from ddtree.ops.rope_latents import latent_queries, rope_latents
 from ddtree.ops.tree_attention import AttentionPlan
@@ -41,12 +42,13 @@ class LatentAttention(nn.Module):
 
     def forward(
         self,
-        x: torch.Tensor,  # [B, N, H]
+        x: torch.Tensor | Half,  # [B, N, H]
         residual: torch.Tensor,  # [B, N, H], added to the result
         angles: Angles,
         kv: tuple[torch.Tensor, ...],  # this layer's latents alone, [slots, 1, rank + rope]
         plan: AttentionPlan,
-    ) -> torch.Tensor:
+        behind: RmsNorm | None = None,
+    ) -> torch.Tensor | Stream:
         (latents,) = kv
         turned_by = (angles.cos, angles.sin)
         second = self.query_norm
@@ -62,5 +64,4 @@ class LatentAttention(nn.Module):
         )  # [B, N, Hq, nope + rope]
         q = latent_queries(heads, self.key_up, turned_by)
         values = latent_values(q, latents, plan, self.latent.scale, self.value_up)
-        result: torch.Tensor = self.output(values.flatten(2), residual)
-        return result
+        return self.output.add(values.flatten(2), residual, behind)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ddtree.ops.linear import linear
+from ddtree.layers.norm import RmsNorm, Stream
+from ddtree.ops.half_norm import Half
+from ddtree.ops.linear import linear, linear_and_half
 
 # oneDNN's blocked layout, made once at load, against F.linear, which blocks anew on every call.
 # us, SmolLM2-135M's layer (qkv + out + gate_up + down) and head, Xeon with AMX, 2 threads:
@@ -31,12 +33,21 @@ class Linear(nn.Module):
             weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
         self.weight = weight  # no Parameter: inference only, and an opaque layout has no autograd
 
-    def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor | Half, residual: torch.Tensor | None = None) -> torch.Tensor:
         """[..., in] -> [..., out], plus `residual`."""
         if not self.packed:
             return linear(x, self.weight, residual)
+        assert isinstance(x, torch.Tensor), "norms are halved on CUDA alone"
         y: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, None, "none", [], "")
         return y if residual is None else y + residual
+
+    def add(
+        self, x: torch.Tensor, residual: torch.Tensor, norm: RmsNorm | None
+    ) -> torch.Tensor | Stream:
+        """[..., in] -> [..., out] plus `residual`; with half of `norm` where that may be halved."""
+        if norm is None or not norm.halves:
+            return self(x, residual)  # type: ignore[no-any-return]
+        return Stream(*linear_and_half(x, self.weight, residual, norm.weight, norm.eps))
 
 
 def packs(weight: torch.Tensor) -> bool:

@@ -7,6 +7,8 @@ from torch import nn
 from torch.nn import functional
 
 from ddtree.layers.linear import Linear
+from ddtree.layers.norm import RmsNorm, Stream
+from ddtree.ops.half_norm import Half
 from ddtree.ops.linear import gated_linear
 
 
@@ -21,7 +23,13 @@ class GatedMlp(nn.Module):
         out: torch.Tensor = self.down(self.gated(x), residual)
         return out
 
-    def gated(self, x: torch.Tensor) -> torch.Tensor:
+    def before(
+        self, x: torch.Tensor | Half, residual: torch.Tensor, norm: RmsNorm | None
+    ) -> torch.Tensor | Stream:
+        """The same, and perhaps half of the norm behind it."""
+        return self.down.add(self.gated(x), residual, norm)
+
+    def gated(self, x: torch.Tensor | Half) -> torch.Tensor:
         """What `down` takes: silu(gate) * up."""
         if not self.gate_up.packed:
             return gated_linear(x, self.gate_up.weight)

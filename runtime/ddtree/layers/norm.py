@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from ddtree.ops.half_norm import Half
 from ddtree.ops.rms_norm import rms_norm
 
 
@@ -14,11 +16,13 @@ class RmsNorm(nn.Module):
     """y = x / sqrt(mean(x^2) + eps) * weight, computed in float32, returned in x's dtype.
 
     `weight` is [..., D]: one row for all, or one for each of x's last but one dimension (heads;
-    on CUDA the rotary kernel does those).
+    on CUDA the rotary kernel does those). `halves`: products before and behind it may do it in two
+    halves, without a launch. So does a model always or never: other roundings, other bits.
     """
 
-    def __init__(self, weight: torch.Tensor, eps: float) -> None:
+    def __init__(self, weight: torch.Tensor, eps: float, *, halves: bool = False) -> None:
         super().__init__()
+        self.halves = halves
         size = weight.shape[-1]
         self.eps = eps
         self.weight = weight
@@ -34,3 +38,10 @@ class RmsNorm(nn.Module):
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
         scaled: torch.Tensor = x / norm.hypot_(self.floor) * self.scaled
         return scaled.to(x.dtype)
+
+
+class Stream(NamedTuple):
+    """Hidden states between two parts of a layer."""
+
+    hidden: torch.Tensor  # [B, N, H]
+    normed: torch.Tensor | Half  # what the next part takes

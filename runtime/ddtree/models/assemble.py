@@ -21,6 +21,7 @@ from ddtree.models.split import UNSPLIT, Share, Split
 from ddtree.models.stacked import stacked
 from ddtree.models.weights import Weights, layer_name, take
 from ddtree.ops.experts import Stack
+from ddtree.ops.linear import begins_norms
 
 LATENT_EPS = 1e-6  # the norms inside latent attention do not ask the config
 
@@ -42,16 +43,20 @@ class Assembler:
     def linear(self, *tensors: str) -> Linear:
         return Linear(take(self.weights, tensors, self.like))
 
-    def norm(self, tensor: str) -> RmsNorm:
-        return RmsNorm(take(self.weights, (tensor,), self.like), self.shape.rms_norm_eps)
+    def norm(self, tensor: str, *, halves: bool = False) -> RmsNorm:
+        weight = take(self.weights, (tensor,), self.like)
+        return RmsNorm(weight, self.shape.rms_norm_eps, halves=halves)
 
     def layer(self, index: int) -> DecoderLayer:
         part, latent = partial(part_of, index), self.shape.latent
+        halves = self.split.group.size == 1 and begins_norms(self.like, self.shape.hidden_size)
+        mlp = self.feed_forward(index)
+        dense = isinstance(mlp, GatedMlp)
         return DecoderLayer(
-            self.norm(*part(names.ATTENTION_NORM)),
+            self.norm(*part(names.ATTENTION_NORM), halves=halves),
             self.attention(index) if latent is None else self.latent_attention(index, latent),
-            self.norm(*part(names.MLP_NORM)),
-            self.feed_forward(index),
+            self.norm(*part(names.MLP_NORM), halves=halves and dense),
+            mlp,
             self.split.group,
         )
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from ddtree.cache.pool import KvPool
 from ddtree.config import DrafterShape, ModelShape
+from ddtree.layers.decoder import through
 from ddtree.layers.linear import Linear
 from ddtree.layers.norm import RmsNorm
 from ddtree.layers.rotary import rotary_of, rotate
@@ -104,10 +105,8 @@ class Drafter(nn.Module):
         plans: Sequence[AttentionPlan],  # one a layer, made for `shape.reach(layer)`
     ) -> torch.Tensor:
         """Hidden [B, b, H] after the final norm; row i speaks of position i, row 0 of nothing."""
-        x = embeddings
-        angles = self.rotary(positions, x.dtype)
-        for index, (layer, plan) in enumerate(zip(self.layers, plans, strict=True)):
-            x = layer(x, angles, pool.layer(index), plan)
+        angles = self.rotary(positions, embeddings.dtype)
+        *_, x = through(self.layers, embeddings, angles, pool.layer, plans)
         out: torch.Tensor = self.norm(x)
         return out
 

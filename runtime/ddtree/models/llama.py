@@ -7,6 +7,7 @@ from torch import nn
 
 from ddtree.cache.pool import KvPool
 from ddtree.config import ModelShape
+from ddtree.layers.decoder import through
 from ddtree.layers.linear import Linear
 from ddtree.layers.rotary import rotary_of
 from ddtree.models.assemble import Assembler
@@ -66,8 +67,9 @@ class Llama(nn.Module):
         x = self.embed(tokens)
         angles = self.rotary(positions, x.dtype)
         asked: dict[int, torch.Tensor] = {}
-        for index, layer in enumerate(self.layers):
-            x = layer(x, angles, pool.layer(index), plan)
+        plans = [plan] * len(self.layers)
+        for index, behind in enumerate(through(self.layers, x, angles, pool.layer, plans)):
+            x = behind
             if index in feature_layers:
                 asked[index] = x
         return TargetOutput(self.norm(x), tuple(asked[i] for i in feature_layers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from tests.runtime.models.kimi_config import SEEING, SMALL, TEXT
 from tests.runtime.models.session import CPU, Session
 from tests.runtime.models.tensors import Tensors, random_tensors
 
-CONFIG = SEEING | {"text_config": TEXT | SMALL}
+CONFIG: dict[str, Any] = SEEING | {"text_config": TEXT | SMALL}
 SHAPE = target_shape(Path("config.json"), CONFIG)
 GROUP = 32
 FIRST = "layers.1.mlp.experts.0.down_proj.weight"

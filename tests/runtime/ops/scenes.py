@@ -14,9 +14,10 @@ from ddtree.ops.draft_block import draft_block
 from ddtree.ops.embed import embed
 from ddtree.ops.experts import expert_mlp
 from ddtree.ops.experts.packed import Packed
+from ddtree.ops.half_norm import BLOCK, Half
 from ddtree.ops.kv_commit import commit_slots, kv_commit
 from ddtree.ops.latent_attention import latent_values
-from ddtree.ops.linear import gated_linear, linear, linear_pair
+from ddtree.ops.linear import gated_linear, linear, linear_and_half, linear_pair
 from ddtree.ops.marginals import marginals
 from ddtree.ops.path_features import path_features
 from ddtree.ops.rms_norm import rms_norm
@@ -108,6 +109,19 @@ def products() -> None:
     for tokens in (1, 64):
         linear(empty(tokens, 1024), empty(7168, 1024))
         linear_pair(empty(tokens, 7168), empty(384, 7168), empty(512, 7168), dtype=torch.float32)
+
+
+def halved_norms() -> None:
+    """The norms of SmolLM2, and of a model of twice the features and layers in splits."""
+    for hidden, inner, joint in ((576, 1536, 960), (1024, 8192, 2048)):
+        norm = empty(hidden)
+        for tokens in (1, 17, 65, 1088):
+            x, seen = empty(tokens, hidden), empty(tokens, inner)
+            half = Half(x, empty(tokens, hidden // BLOCK, dtype=torch.float32), 1e-5)
+            linear(half, empty(joint, hidden))
+            gated_linear(half, empty(2 * inner, hidden))
+            linear_and_half(x, empty(hidden, hidden), x, norm, 1e-5)
+            linear_and_half(seen, empty(hidden, inner), x, norm, 1e-5)
 
 
 def mixtures() -> None:

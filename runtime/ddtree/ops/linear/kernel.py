@@ -6,10 +6,15 @@ K is cut into SPLITS of PARTS that depend on the weight alone. Each part is summ
 parts are added in order: in a program one after another or side by side (ABREAST, a warp each).
 The sums of splits are added in order too, by the program that comes last or, when tokens are many,
 by one that walks them all (WHOLE).
+
+A norm between two products has no launch. The one before it (BLOCK) writes h times the norm's
+weight and sums of h^2, the one behind it (SUMS) divides what it made of that by their root.
 """
 
 import triton
 import triton.language as tl
+
+from ddtree.ops.half_norm.kernel import begin_norm, end_norm
 
 
 @triton.jit
@@ -98,20 +103,67 @@ def parts(
 
 
 @triton.jit
+def needed(
+    p_r, p_sums, p_norm, first, o_m, M, N, BN: tl.constexpr, BM: tl.constexpr, MODE: tl.constexpr,
+    SUMS: tl.constexpr, HALVINGS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """What a tile needs that waits for no product: residuals [BN, BM], sums of squares
+    [1, 2^HALVINGS, BM] and the next norm's weight [BN]; zeros where there is none.
+    """
+    o_n = first + tl.arange(0, BN)
+    residual = tl.zeros([1, 1], tl.float32)
+    sums = tl.zeros([1, 1, 1], tl.float32)
+    weight = tl.zeros([1], tl.float32)
+    if MODE == 1:
+        mask = (o_n < N)[:, None] & (o_m < M)[None, :]
+        p_own = p_r + o_m[None, :].to(tl.int64) * N + o_n[:, None]
+        residual = tl.load(p_own, mask=mask, other=0.0)
+    if SUMS > 0:
+        o_s = tl.arange(0, 1 << HALVINGS)[None, :, None]
+        p_token = p_sums + o_m[None, None, :].to(tl.int64) * SUMS
+        sums = tl.load(p_token + o_s, mask=(o_s < SUMS) & (o_m < M)[None, None, :], other=0.0)
+    if BLOCK > 0:
+        weight = tl.load(p_norm + o_n, mask=o_n < N, other=0.0)
+    return residual, sums, weight
+
+
+@triton.jit
+def ahead(
+    p_r, p_sums, p_norm, first, o_a, o_b, M, N, BN: tl.constexpr, BM: tl.constexpr,
+    BESIDE: tl.constexpr, MODE: tl.constexpr, SUMS: tl.constexpr, HALVINGS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """What is `needed` for both tiles of tokens."""
+    a = needed(p_r, p_sums, p_norm, first, o_a, M, N, BN, BM, MODE, SUMS, HALVINGS, BLOCK)
+    b = a
+    if BESIDE > 0:
+        b = needed(p_r, p_sums, p_norm, first, o_b, M, N, BN, BESIDE, MODE, SUMS, HALVINGS, BLOCK)
+    return a, b
+
+
+@triton.jit
 def emit(
-    total, p_y, p_r, first, o_m, M, N, BN: tl.constexpr, BM: tl.constexpr, MODE: tl.constexpr
+    total, needs, p_y, p_half, p_into, first, o_m, M, N, eps, K: tl.constexpr, BN: tl.constexpr,
+    BM: tl.constexpr, MODE: tl.constexpr, SUMS: tl.constexpr, HALVINGS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write y [tokens, N] from [BN, BM] sums. MODE 0 plain, 1 plus residual, 2 silu(gate) * up."""
+    residual, sums, weight = needs
     o_n = first + tl.arange(0, BN // 2 if MODE == 2 else BN)
     o_y = o_m[None, :].to(tl.int64) * N + o_n[:, None]
     mask = (o_n < N)[:, None] & (o_m < M)[None, :]
+    if SUMS > 0:
+        total = end_norm(total, sums, eps, K, BM, HALVINGS)
     if MODE == 1:
-        total += tl.load(p_r + o_y, mask=mask, other=0.0).to(tl.float32)
+        total += residual.to(tl.float32)
     if MODE == 2:
         pairs = tl.permute(tl.reshape(total, [BN // 16, 2, 8, BM]), (0, 2, 3, 1))
         gate, up = tl.split(pairs)
         total = tl.reshape(gate / (1.0 + tl.exp(-gate)) * up, [BN // 2, BM])
-    tl.store(p_y + o_y, total.to(p_y.dtype.element_ty), mask=mask)
+    y = total.to(p_y.dtype.element_ty)
+    tl.store(p_y + o_y, y, mask=mask)
+    if BLOCK > 0:
+        begin_norm(y, weight, p_half, p_into, first, o_m, o_y, mask, M, N, BN, BM, BLOCK)
 
 
 @triton.jit
@@ -127,10 +179,11 @@ def gather_parts(
 
 @triton.jit
 def tile(
-    i_tile, p_x, p_w, p_y, p_r, p_part, p_count, M, N, MB, K: tl.constexpr, BN: tl.constexpr,
-    BM: tl.constexpr, BESIDE: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr,
-    PARTS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr, ABREAST: tl.constexpr,
-    WHOLE: tl.constexpr, MODE: tl.constexpr,
+    i_tile, p_x, p_w, p_y, p_r, p_sums, p_norm, p_half, p_into, p_part, p_count, M, N, MB, eps,
+    K: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BESIDE: tl.constexpr, BK: tl.constexpr,
+    STEPS: tl.constexpr, PARTS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr,
+    ABREAST: tl.constexpr, WHOLE: tl.constexpr, MODE: tl.constexpr, SUMS: tl.constexpr,
+    HALVINGS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One [BN, BM + BESIDE] tile, or one split of it; parts and counts are this tile's own.
 
@@ -149,6 +202,9 @@ def tile(
     o_b = (i_tile % MB) * (BM + BESIDE) + BM + tl.arange(0, WIDE)
     SPAN: tl.constexpr = STEPS * BK * PARTS
     if WHOLE or SPLITS == 1:
+        if not WHOLE:  # few tokens: on the way while K is walked
+            with_a, with_b = ahead(p_r, p_sums, p_norm, first, o_a, o_b, M, N, BN, BM, BESIDE, MODE,
+                                   SUMS, HALVINGS, BLOCK)  # fmt: skip
         total_a = tl.zeros([BN, BM], tl.float32)
         total_b = tl.zeros([BN, WIDE], tl.float32)
         for i_split in range(0, SPLITS):
@@ -156,9 +212,14 @@ def tile(
                          STEPS, PARTS, EVEN, ABREAST)  # fmt: skip
             total_a += a
             total_b += b
-        emit(total_a, p_y, p_r, first, o_a, M, N, BN, BM, MODE)
+        if WHOLE:
+            with_a, with_b = ahead(p_r, p_sums, p_norm, first, o_a, o_b, M, N, BN, BM, BESIDE, MODE,
+                                   SUMS, HALVINGS, BLOCK)  # fmt: skip
+        emit(total_a, with_a, p_y, p_half, p_into, first, o_a, M, N, eps, K, BN, BM, MODE, SUMS,
+             HALVINGS, BLOCK)  # fmt: skip
         if BESIDE > 0:
-            emit(total_b, p_y, p_r, first, o_b, M, N, BN, BESIDE, MODE)
+            emit(total_b, with_b, p_y, p_half, p_into, first, o_b, M, N, eps, K, BN, BESIDE, MODE,
+                 SUMS, HALVINGS, BLOCK)  # fmt: skip
     else:
         i_split = tl.program_id(1)
         SIZE: tl.constexpr = BN * (BM + BESIDE)
@@ -172,26 +233,32 @@ def tile(
             tl.store(p_mine + at_b, b)
         tl.debug_barrier()  # every thread's part is written before this program counts as arrived
         if tl.atomic_add(p_count, 1, sem="acq_rel") == SPLITS - 1:
+            with_a, with_b = ahead(p_r, p_sums, p_norm, first, o_a, o_b, M, N, BN, BM, BESIDE, MODE,
+                                   SUMS, HALVINGS, BLOCK)  # fmt: skip
             total_a = gather_parts(p_part, at_a, BN, BM, SIZE, SPLITS)
-            emit(total_a, p_y, p_r, first, o_a, M, N, BN, BM, MODE)
+            emit(total_a, with_a, p_y, p_half, p_into, first, o_a, M, N, eps, K, BN, BM, MODE, SUMS,
+                 HALVINGS, BLOCK)  # fmt: skip
             if BESIDE > 0:
                 total_b = gather_parts(p_part, at_b, BN, BESIDE, SIZE, SPLITS)
-                emit(total_b, p_y, p_r, first, o_b, M, N, BN, BESIDE, MODE)
+                emit(total_b, with_b, p_y, p_half, p_into, first, o_b, M, N, eps, K, BN, BESIDE,
+                     MODE, SUMS, HALVINGS, BLOCK)  # fmt: skip
             tl.store(p_count, 0)
 
 
 @triton.jit(do_not_specialize=["M", "MB"])
 def linear(
-    p_x, p_w, p_y, p_r, p_part, p_count, M, N, MB, K: tl.constexpr, BN: tl.constexpr,
-    BM: tl.constexpr, BESIDE: tl.constexpr, BK: tl.constexpr, STEPS: tl.constexpr,
-    PARTS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr, ABREAST: tl.constexpr,
-    WHOLE: tl.constexpr, MODE: tl.constexpr,
+    p_x, p_w, p_y, p_r, p_sums, p_norm, p_half, p_into, p_part, p_count, M, N, MB, eps,
+    K: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BESIDE: tl.constexpr, BK: tl.constexpr,
+    STEPS: tl.constexpr, PARTS: tl.constexpr, SPLITS: tl.constexpr, EVEN: tl.constexpr,
+    ABREAST: tl.constexpr, WHOLE: tl.constexpr, MODE: tl.constexpr, SUMS: tl.constexpr,
+    HALVINGS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Grid (tiles, SPLITS or 1); counts stay 0."""
     i_tile = tl.program_id(0)
     p_own = p_part + i_tile.to(tl.int64) * (SPLITS * BN * (BM + BESIDE))
-    tile(i_tile, p_x, p_w, p_y, p_r, p_own, p_count + i_tile, M, N, MB, K, BN, BM, BESIDE, BK,
-         STEPS, PARTS, SPLITS, EVEN, ABREAST, WHOLE, MODE)  # fmt: skip
+    tile(i_tile, p_x, p_w, p_y, p_r, p_sums, p_norm, p_half, p_into, p_own, p_count + i_tile, M, N,
+         MB, eps, K, BN, BM, BESIDE, BK, STEPS, PARTS, SPLITS, EVEN, ABREAST, WHOLE, MODE, SUMS,
+         HALVINGS, BLOCK)  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M", "MB", "FIRST"])
@@ -205,8 +272,10 @@ def pair(
     i_tile = tl.program_id(0)
     p_own = p_part + i_tile.to(tl.int64) * (SPLITS * BN * (BM + BESIDE))
     if i_tile < FIRST:
-        tile(i_tile, p_x, p_w, p_y, p_y, p_own, p_count + i_tile, M, N, MB, K, BN, BM, BESIDE, BK,
-             STEPS, PARTS, SPLITS, EVEN, ABREAST, WHOLE, 0)  # fmt: skip
+        tile(i_tile, p_x, p_w, p_y, p_y, p_y, p_y, p_y, p_y, p_own, p_count + i_tile, M, N, MB, 0.0,
+             K, BN, BM, BESIDE, BK, STEPS, PARTS, SPLITS, EVEN, ABREAST, WHOLE, 0, 0, 0,
+             0)  # fmt: skip
     else:
-        tile(i_tile - FIRST, p_x, p_stacked, p_gated, p_gated, p_own, p_count + i_tile, M, F, MB, K,
-             BN, BM, BESIDE, BK, STEPS, PARTS, SPLITS, EVEN, ABREAST, WHOLE, 2)  # fmt: skip
+        tile(i_tile - FIRST, p_x, p_stacked, p_gated, p_gated, p_gated, p_gated, p_gated, p_gated,
+             p_own, p_count + i_tile, M, F, MB, 0.0, K, BN, BM, BESIDE, BK, STEPS, PARTS, SPLITS,
+             EVEN, ABREAST, WHOLE, 2, 0, 0, 0)  # fmt: skip

@@ -8,7 +8,9 @@ from functools import cache
 import torch
 
 from ddtree.ops.backend import Limits, limits
+from ddtree.ops.half_norm import Begun, Half
 from ddtree.ops.linear import kernel
+from ddtree.ops.linear.norms import norms_of
 
 PLAIN, RESIDUAL, GATED = 0, 1, 2
 TILE = 64  # weight rows of a tile of a wide weight
@@ -191,14 +193,16 @@ def counts(device: torch.device) -> torch.Tensor:
 
 
 def run(
-    x: torch.Tensor,
+    x: torch.Tensor | Half,
     weight: torch.Tensor,
-    out: torch.Tensor,
+    out: torch.Tensor | Begun,
     mode: int,
     residual: torch.Tensor | None = None,
     blocks: Blocks | None = None,
 ) -> None:
     """x [M, K] by weight [N, K] (GATED: [2 N, K]) into out [M, N]; all contiguous."""
+    norms = norms_of(x, out)
+    x, out = x.x if isinstance(x, Half) else x, out.h if isinstance(out, Begun) else out
     (m, k), n = x.shape, out.shape[1]
     how = cut(2 * n if mode == GATED else n, k)
     tile = blocks or choose(m, n, mode, x)
@@ -210,12 +214,15 @@ def run(
         weight,
         out,
         added,
+        *norms.tensors,
         *scratch(tiles, how, tile, x),
         m,
         n,
         across,
+        norms.eps,
         MODE=mode,
         **constants(k, how, tile),
+        **norms.constants,
     )
 
 

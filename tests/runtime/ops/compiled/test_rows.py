@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.early
-SCENES = ("products", "rows")
+SCENES = ("products", "halved_norms", "rows")
 
 
 def test_kernels_fit_the_gpu(misfits: list[dict[str, Any]]) -> None:
