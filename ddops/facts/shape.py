@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from ddops.spec.shape import DrafterShape, Shape, Yarn
@@ -38,11 +39,20 @@ def parse_drafter(text: bytes | None) -> DrafterShape | None:
         block = config.get("block_size") or (own.get("block_size") if own else None)
         depth = int(block) - 1 if block else None
         return DrafterShape(
-            method="dflash", depth=depth, yarn=_yarn(config), kv_bytes_per_token=_cached(config)
+            method="dflash",
+            depth=depth,
+            yarn=_yarn(config),
+            kv_bytes_per_token=_cached(config),
+            copied_bytes=_fusion(config, (own or {}).get("target_layer_ids") or ()),
         )
     if "Eagle3" in names:
         return DrafterShape(method="eagle3", yarn=_yarn(config), kv_bytes_per_token=_cached(config))
     return None
+
+
+def _fusion(config: dict[str, Any], layers: Sequence[int]) -> int:
+    """Of the features of so many layers of the target."""
+    return int(_BYTES * len(layers) * int(config.get("hidden_size") or 0) ** 2)
 
 
 def _experts(config: dict[str, Any]) -> int:

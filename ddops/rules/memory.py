@@ -75,7 +75,7 @@ def lines(of: Situation) -> list[tuple[str, float, str]]:
     own = of.engine == "ddtree"
     found = [("target", of.weights - drafter, f"its share of {of.use}")]
     if drafter:
-        found.append(("drafter", drafter, "whole" if own else f"its share of {of.use}"))
+        found.append(("drafter", drafter, f"its share of {of.use}"))
     return [
         *found,
         ("cache", of.cache, f"{of.cache_tokens} tokens{_whole(of)}; {of.fits_tokens} would fit"),
@@ -90,14 +90,15 @@ def _whole(of: Situation) -> str:
 
 
 def _weights(deployment: Deployment, models: Models, use: int) -> tuple[float | None, float | None]:
-    """Of both, and of the drafter. A rank of the bundled engine has the drafter whole."""
+    """Of both, and of the drafter."""
     target, drafter = models.sizes
     if target is None:
         return None, None
     own = deployment.engine == "ddtree"
     copied = models.shape.copied_bytes if models.shape and own else 0
     shared = copied + (target - copied) / use
-    drafts = (drafter or 0) / (1 if own else use)
+    fusion = models.drafter.copied_bytes if models.drafter and own and drafter else 0
+    drafts = fusion + ((drafter or 0) - fusion) / use
     return (shared + drafts) / GIB, drafts / GIB
 
 
@@ -109,13 +110,13 @@ def _tokens(deployment: Deployment) -> int:
 
 
 def _token(deployment: Deployment, models: Models, use: int) -> float | None:
-    """Bytes of one cached token. Latent keys, and the bundled engine's drafter's, are on all."""
+    """Bytes of one cached token. Latent keys are on all GPUs."""
     shape = models.shape
     if shape is None:
         return None
     target = shape.kv_bytes_per_token / (1 if shape.attention == "mla" else use)
     drafter = models.drafter.kv_bytes_per_token if models.drafter else None
-    return target + (drafter or 0 if deployment.engine == "ddtree" else 0)
+    return target + ((drafter or 0) / use if deployment.engine == "ddtree" else 0)
 
 
 def _reserve(deployment: Deployment, models: Models, gpu: float, use: int) -> float:

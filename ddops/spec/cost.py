@@ -138,6 +138,13 @@ class StepRow(Written):
     ratio: float
 
 
+class Alone(Written):
+    """What one rank, timed alone, does not do: sums over all ranks."""
+
+    all_reduces_a_draft: int = 0  # 0 where it was not told: the drafter was whole on every rank
+    tokens_of_a_draft: int = 0
+
+
 class StepDocument(Written):
     """What the engine's own step benchmark writes."""
 
@@ -149,6 +156,7 @@ class StepDocument(Written):
     pair: str  # what was timed: a model, or a target with its drafter
     rank_of: int | None = None  # one rank of so many; None: the whole model
     layers: int | None = None  # of the target, that were timed; None: all
+    absent: Alone = Alone()
     weights: str
     dtype: str
     repeats: int

@@ -33,3 +33,4 @@ class DrafterShape(Word):
     depth: int | None = Field(default=None, ge=1)  # positions of one draft; block size less one
     yarn: Yarn = "none"
     kv_bytes_per_token: int | None = Field(default=None, gt=0)  # all layers, 16 bits a value
+    copied_bytes: int = Field(default=0, ge=0)  # whole on every GPU: what fuses the features

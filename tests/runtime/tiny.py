@@ -112,6 +112,7 @@ class TinyDrafter:
             mask_token_id=VOCAB - 1,
             target_layer_ids=tuple(range(LAYERS)),
         )
+        self.held = self.shape.layers
 
     def write_context(
         self, features: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor, pool: KvPool

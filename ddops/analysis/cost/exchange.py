@@ -16,10 +16,15 @@ def bytes_of(target: Target, tokens: int) -> int:
 
 def seconds(target: Target, gpus: int, tokens: int, over: Link, *, late: bool) -> float:
     """`late`: with the worst latency that was reported of such a link. 0 for one GPU."""
+    return REDUCTIONS * target.layers * one(target, gpus, tokens, over, late=late)
+
+
+def one(target: Target, gpus: int, tokens: int, over: Link, *, late: bool) -> float:
+    """Of these."""
     if gpus == 1:
         return 0.0
     moved = 2 * (gpus - 1) / gpus * bytes_of(target, tokens) / over.gb_s / 1e9
-    return REDUCTIONS * target.layers * (over.latency_us[late] / 1e6 + moved)
+    return over.latency_us[late] / 1e6 + moved
 
 
 def working(target: Target, tokens: int, over: Link) -> str:

@@ -14,7 +14,16 @@ from ddops.analysis.cost import exchange
 from ddops.analysis.cost.catalogue import link, recognised, target
 from ddops.analysis.cost.range import Range
 from ddops.errors import UsageError
-from ddops.spec.cost import FieldRecord, Link, Measured, Processor, StepDocument, StepRow, Target
+from ddops.spec.cost import (
+    Alone,
+    FieldRecord,
+    Link,
+    Measured,
+    Processor,
+    StepDocument,
+    StepRow,
+    Target,
+)
 
 UNKNOWN = (
     "how well these kernels do on another GPU: only its bandwidth is reckoned with",
@@ -63,7 +72,7 @@ def project(
             hint="add it to ddops/analysis/cost/catalogue.yaml",
         )
     own = (record.target, record.gpus) == (model.name, ranks)
-    case = _Case(here, model, ranks, record if own else None, accept)
+    case = _Case(here, model, ranks, record if own else None, accept, document.absent)
     return tuple(case.row(row, there) for there in on for row in document.steps)
 
 
@@ -74,19 +83,23 @@ class _Case:
     ranks: int
     record: FieldRecord | None  # of this model over so many GPUs
     accept: Range | None
+    absent: Alone
 
     def row(self, row: StepRow, there: Processor) -> Projected:
         ratio = self.here.tb_s / there.tb_s
         step_s, floor_s = row.step_ms / 1e3, row.floor_ms / 1e3
         tokens = row.case.batch * (row.case.budget + 1)
         way = link(there)
-        sums = [self._sums(tokens, way, late=late) for late in (False, True)]
+        sums = [
+            self._sums(tokens, way, late=late) + self._drafting(row, way, late=late)
+            for late in (False, True)
+        ]
         return Projected(
             row=row,
             on=there,
             rank_s=Range.of(step_s * ratio, floor_s * ratio + step_s - floor_s),
             all_reduce_s=Range.of(*sums),
-            why=f"{exchange.working(self.model, tokens, way)}; the embedding's sum, and the logits",
+            why=f"{exchange.working(self.model, tokens, way)}; embedding's, logits' and draft's",
             accept=self._accept(row.case.budget),
             record=self._cell(row, there),
         )
@@ -98,6 +111,12 @@ class _Case:
         rows, logits = exchange.bytes_of(self.model, tokens), 2 * tokens * self.model.vocab
         moved = (self.ranks - 1) / self.ranks * (2 * rows + logits) / over.gb_s / 1e9
         return layers + 2 * latency + moved
+
+    def _drafting(self, row: StepRow, over: Link, *, late: bool) -> float:
+        """Those of a drafter that ranks share."""
+        tokens = row.case.batch * self.absent.tokens_of_a_draft
+        times = self.absent.all_reduces_a_draft if row.case.budget else 0
+        return times * exchange.one(self.model, self.ranks, tokens, over, late=late)
 
     def _accept(self, budget: int) -> Range | None:
         if budget == 0:

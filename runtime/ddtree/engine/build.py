@@ -83,7 +83,7 @@ def _pools(config: EngineConfig, models: Models, slots: int) -> Pools:
 
     return Pools(
         target=pool(models.target.held),
-        drafter=pool(models.drafter.shape.layers) if models.drafter else None,
+        drafter=pool(models.drafter.held) if models.drafter else None,
         page_size=config.page_size,
     )
 

@@ -64,10 +64,11 @@ def load_models(config: EngineConfig, group: Group = ALONE) -> Models:
     use_threads(config)
     device = resolve_device(config, group.rank)
     dtype = resolve_dtype(config, device)
-    target = load_target(config.model, dtype, device, Split(group, whole_experts=config.ep > 1))
+    split = Split(group, whole_experts=config.ep > 1)
+    target = load_target(config.model, dtype, device, split)
     drafter = None
     if config.mode != "ar" and config.drafter not in (None, PROMPT_LOOKUP):
-        drafter = load_drafter(config.drafter, target.shape, dtype, device)
+        drafter = load_drafter(config.drafter, target.shape, dtype, device, split)
     return Models(target, drafter)
 
 

@@ -18,6 +18,7 @@ from ddtree.layers.linear import Linear
 from ddtree.layers.norm import RmsNorm
 from ddtree.layers.rotary import rotary_of, rotate
 from ddtree.models.assemble import Assembler
+from ddtree.models.split import UNSPLIT, Split
 from ddtree.models.weights import (
     NORM,
     QK_NORM,
@@ -37,7 +38,10 @@ FUSION_NORM = "hidden_norm.weight"
 
 
 class Drafter(nn.Module):
-    """Built by `models.load.load_drafter`. Its keys and values lie in a pool of its own."""
+    """Built by `models.load.load_drafter`. Its keys and values lie in a pool of its own.
+
+    One rank's share of the layers, where they divide; what fuses the features is whole.
+    """
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class Drafter(nn.Module):
         weights: Weights,
         like: torch.Tensor,
         mask_embedding: torch.Tensor | None = None,
+        split: Split = UNSPLIT,
     ) -> None:
         """`like` gives dtype and device, `mask_embedding` [H] replaces the target's row.
 
@@ -52,9 +57,10 @@ class Drafter(nn.Module):
         """
         super().__init__()
         check_shapes(weights, drafter_shapes(shape))
-        build = Assembler(weights, shape.layers, like)
+        build = Assembler(weights, shape.layers, like, shared(shape, split))
         count = range(shape.layers.num_layers)
         self.shape = shape
+        self.held = build.shape
         self.dtype = like.dtype
         self.device = like.device
         self.mask_embedding = None if mask_embedding is None else mask_embedding.to(like)
@@ -65,13 +71,13 @@ class Drafter(nn.Module):
         self.norm = build.norm(NORM)
         # The context passes through no layer, so one product gives the keys and values of all.
         self.context = Linear(
-            take(weights, [layer_name(i, name) for i in count for name in QKV[1:]], like)
+            take(build.weights, [layer_name(i, name) for i in count for name in QKV[1:]], like)
         )
         key_norms = take(weights, [layer_name(i, QK_NORM[1]) for i in count], like)
         rows = key_norms.view(-1, 1, shape.layers.head_dim)  # [layers, 1, D]
         self.context_norm = RmsNorm(rows, shape.layers.rms_norm_eps)
         # [layers, Hkv, D]: a row a head, as the kernel wants it
-        self.context_heads = rows.expand(-1, shape.layers.num_kv_heads, -1).contiguous()
+        self.context_heads = rows.expand(-1, self.held.num_kv_heads, -1).contiguous()
 
     def write_context(
         self,
@@ -81,7 +87,7 @@ class Drafter(nn.Module):
         pool: KvPool,
     ) -> None:
         """Project the features once and write every layer's keys and values to `slots`."""
-        sizes = self.shape.layers
+        sizes = self.held
         fused = self.fusion_norm(self.fusion(features))  # [B, T, H]
         joint = self.context(fused).view(
             *slots.shape, sizes.num_layers, 2, sizes.num_kv_heads, sizes.head_dim
@@ -109,6 +115,16 @@ class Drafter(nn.Module):
         *_, x = through(self.layers, embeddings, angles, pool.layer, plans)
         out: torch.Tensor = self.norm(x)
         return out
+
+
+def shared(shape: DrafterShape, split: Split) -> Split:
+    """How ranks share a drafter: its layers by heads and features, or, where those do not divide,
+    not at all.
+    """
+    size, layers = split.group.size, shape.layers
+    heads = layers.num_kv_heads
+    odd = layers.num_heads % size or layers.intermediate_size % size
+    return UNSPLIT if odd or (size % heads and heads % size) else split
 
 
 def drafter_shapes(shape: DrafterShape) -> Shapes:

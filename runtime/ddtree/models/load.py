@@ -54,15 +54,19 @@ def open_drafter(path: Path | str) -> DrafterShape:
 
 
 def load_drafter(
-    path: Path | str, target: ModelShape, dtype: torch.dtype, device: torch.device
+    path: Path | str,
+    target: ModelShape,
+    dtype: torch.dtype,
+    device: torch.device,
+    split: Split = UNSPLIT,
 ) -> Drafter:
-    """A drafter that fits `target`. Raises ModelError, also when it does not fit."""
+    """One rank's share of a drafter. Raises ModelError, also when it does not fit `target`."""
     folder = drafter_folder(path)
     shape = open_drafter(folder)
     mask = mask_embedding(folder, shape)
     if (reason := misfit(shape, target, own_mask=mask is not None)) is not None:
         raise ModelError(folder, f"this drafter {reason}", hint="it was made for another target")
-    return Drafter(shape, FolderWeights(folder), _like(dtype, device), mask)
+    return Drafter(shape, FolderWeights(folder), _like(dtype, device), mask, split)
 
 
 def drafter_folder(path: Path | str) -> Path:

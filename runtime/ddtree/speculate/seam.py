@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 
 from ddtree.cache.pool import KvPool
-from ddtree.config import DrafterShape
+from ddtree.config import DrafterShape, ModelShape
 from ddtree.models.target import Target
 from ddtree.ops.tree_attention import AttentionPlan
 
@@ -17,6 +17,9 @@ from ddtree.ops.tree_attention import AttentionPlan
 class Drafter(Protocol):
     @property
     def shape(self) -> DrafterShape: ...
+    @property
+    def held(self) -> ModelShape:
+        """What of its layers this rank has."""
     @property
     def mask_embedding(self) -> torch.Tensor | None:
         """[H], where the mask is none of the target's tokens."""

@@ -9,13 +9,16 @@ from typing import Any
 import torch
 
 import ddtree
+from ddtree.models.dflash import shared
+from ddtree.models.split import Split
+from ddtree.parallel.group import Group
 from ddtree.stepbench.clock import copy_bandwidth
 from ddtree.stepbench.measure import Bench, Case, StepTime, random_models
 from ddtree.stepbench.routing import Routing, routed
 from ddtree.stepbench.shapes import PAIRS, Pair
 
 SCHEMA_VERSION = 1
-ABSENT = ("all_reduces_a_verify", "bytes_of_each_a_token")
+ABSENT = ("all_reduces_a_verify", "all_reduces_a_draft", "bytes_of_each_a_token")
 
 
 @dataclass(frozen=True)
@@ -78,16 +81,19 @@ def _rows(bench: Bench, wanted: Wanted, routing: Routing, bandwidth: float) -> l
 
 def _share(wanted: Wanted, pair: Pair) -> dict[str, Any]:
     """What was timed of the model, and what a rank beside others would do that is not in it."""
-    target = pair.target
+    target, drafter = pair.target, pair.drafter
     said: dict[str, Any] = {"layers": target.num_layers}
     if wanted.rank_of > 1:
-        size = target.hidden_size * wanted.dtype.itemsize
+        split = Split(Group(0, wanted.rank_of))
+        shares = shared(PAIRS[wanted.pair].drafter, split) is split
         said |= {
             "rank_of": wanted.rank_of,
             "absent": {
                 ABSENT[0]: 2 * target.num_layers + 1,  # the embedding's too
-                ABSENT[1]: size,
-                "besides": "the gather of logits; of a draft the embedding's sum and its gather",
+                ABSENT[1]: 1 + (2 * drafter.layers.num_layers if shares else 0),
+                ABSENT[2]: target.hidden_size * wanted.dtype.itemsize,
+                "tokens_of_a_draft": drafter.block_size,
+                "besides": "the gathers of logits, one a verify and one a draft",
             },
         }
     return said
@@ -111,10 +117,10 @@ def table(document: dict[str, Any]) -> str:
     if "skewed_steps" in document:
         lines += ["experts drawn skewed:", *(_line(row) for row in document["skewed_steps"])]
     if "absent" in document:
-        sums, size = (document["absent"][key] for key in ABSENT)
+        sums, drafts, size = (document["absent"][key] for key in ABSENT)
         lines.append(
             f"one rank of {document['rank_of']}, alone: in a verify {sums} all-reduces of {size} "
-            "bytes a token are not in these times, nor what is gathered"
+            f"bytes a token are not in these times, in a draft {drafts}, nor what is gathered"
         )
     return "\n".join(lines)
 

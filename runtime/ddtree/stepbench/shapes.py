@@ -14,6 +14,7 @@ from ddtree.config import (
     RopeScaling,
     SigmoidRouting,
 )
+from ddtree.models.dflash import shared
 from ddtree.models.split import Split, check_divides
 from ddtree.parallel.group import Group
 
@@ -31,7 +32,7 @@ class Pair:
         return replace(self, target=target, drafter=replace(self.drafter, target_layer_ids=read))
 
     def rank_of(self, ranks: int) -> Pair:
-        """What one of so many ranks holds, as a model that runs alone: the drafter is whole.
+        """What one of so many ranks holds, as a model that runs alone.
 
         Raises ModelError where the target does not divide.
         """
@@ -41,7 +42,8 @@ class Pair:
         check_divides(Path(self.target.family), self.target, split)
         rows = self.target.vocab_size // ranks
         target = replace(split.held(self.target), vocab_size=rows)
-        layers = replace(self.drafter.layers, vocab_size=rows)
+        drafts = shared(self.drafter, split).held(self.drafter.layers)
+        layers = replace(drafts, vocab_size=rows)
         mask = min(self.drafter.mask_token_id, rows - 1)
         return replace(
             self, target=target, drafter=replace(self.drafter, layers=layers, mask_token_id=mask)

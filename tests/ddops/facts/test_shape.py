@@ -38,6 +38,7 @@ QWEN: dict[str, Any] = {
     "max_position_embeddings": 40960,
 }
 DFLASH: dict[str, Any] = {"architectures": ["DFlashDraftModel"], "block_size": 8}
+READ = {"dflash_config": {"target_layer_ids": [1, 12, 24, 35, 47, 58]}}
 DFLASH_LAYERS = {
     "num_hidden_layers": 6,
     "num_attention_heads": 64,
@@ -62,7 +63,7 @@ def test_kimi_is_what_the_profiles_pin() -> None:
 
 def test_kimis_drafter_is_what_the_profiles_pin() -> None:
     rope = {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}
-    found = parse_drafter(text({**DFLASH, **DFLASH_LAYERS, "rope_scaling": rope}))
+    found = parse_drafter(text({**DFLASH, **READ, **DFLASH_LAYERS, "rope_scaling": rope}))
     assert found == load_box("b300-ddtree").deployment.decoding.drafter_shape
 
 

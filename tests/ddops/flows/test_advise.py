@@ -226,7 +226,7 @@ def test_a_cache_that_does_not_fit_is_refused_with_the_largest_that_does() -> No
     few = box_of("pro6000-ddtree").deployment.limits.model_copy(update={"kv_tokens": None})
     said = refused(advised("pro6000", box_of("pro6000-ddtree", limits=few), **own))
     assert "rule `ddtree-memory-fits`" in said
-    assert "46.3 for a cache of 524288 tokens" in said
+    assert "35.8 for a cache of 524288 tokens" in said
     tokens = int(said.partition("set `kv_tokens: ")[2].partition("`")[0])
     fitting = few.model_copy(update={"kv_tokens": tokens})
     advised("pro6000", box_of("pro6000-ddtree", limits=fitting), **own).check()
@@ -237,7 +237,7 @@ def test_a_cache_that_does_not_fit_is_refused_with_the_largest_that_does() -> No
 def test_weights_that_no_cache_is_left_beside_are_told_so() -> None:
     own = {"version": "0.1.0", "options": ""}
     said = refused(advised("pro6000", box_of("pro6000-ddtree", gpus=4), **own))
-    assert "use more GPUs: weights and reserve alone are 15" in said
+    assert "use more GPUs: weights and reserve alone are 146" in said
 
 
 def test_an_engine_that_cannot_say_its_help_is_checked_against_the_nearest_release() -> None:

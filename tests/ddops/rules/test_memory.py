@@ -61,16 +61,16 @@ def test_a_large_gpu_keeps_ten_gib_free_at_least() -> None:
     assert needed(KIMI.model_copy(update={"limits": limits}), gpu=80.0, use=1).reserve == 10.0
 
 
-def test_a_rank_of_the_bundled_engine_has_the_drafter_whole_and_its_copies() -> None:
+def test_a_rank_of_the_bundled_engine_has_its_share_and_copies_of_what_is_not_shared() -> None:
     found = needed(OWN, sizes=SIZES)
-    copies = 2177236992 * 7 / 8 / GIB
-    assert found.of_drafter == 6.0
-    assert found.weights == pytest.approx(554 / 8 + copies + 6)
+    copies, fusion = (size * 7 / 8 / GIB for size in (2177236992, 616562688))
+    assert found.of_drafter == pytest.approx(6 / 8 + fusion)
+    assert found.weights == pytest.approx(554 / 8 + copies + 6 / 8 + fusion)
 
 
 def test_its_cache_is_for_all_requests_with_the_drafters_keys_beside() -> None:
     found = needed(OWN)
-    assert (found.cache_tokens, found.cache) == (2**20, 2**20 * (70272 + 24576) / GIB)
+    assert (found.cache_tokens, found.cache) == (2**20, 2**20 * (70272 + 24576 / 8) / GIB)
     limits = OWN.limits.model_copy(update={"kv_tokens": None})
     assert needed(OWN.model_copy(update={"limits": limits})).cache_tokens == 128 * 65536
 
@@ -87,7 +87,7 @@ def test_what_is_said_to_fit_fills_the_gpu_and_no_token_more(name: str, gpu: flo
     found = needed(deployment, sizes=SIZES, gpu=gpu)
     assert found.fits_tokens is not None and found.weights and found.reserve
     assert found.fits_tokens >= (deployment.limits.kv_tokens or 0)  # as shipped it fits
-    each = 70272 + 24576
+    each = 70272 + 24576 / 8
     taken = found.weights + found.reserve + found.fits_tokens * each / GIB
     assert 0 <= gpu - taken < 1024 * each / GIB
 

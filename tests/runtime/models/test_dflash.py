@@ -12,10 +12,12 @@ import torch
 from ddtree.cache.pool import KvPool
 from ddtree.config import DrafterShape, ModelShape, Reach
 from ddtree.core.batch import Rows
-from ddtree.models.dflash import Drafter, drafter_shapes, misfit
+from ddtree.models.dflash import Drafter, drafter_shapes, misfit, shared
 from ddtree.models.errors import ModelError
 from ddtree.models.mask_embedding import FILE, mask_embedding
+from ddtree.models.split import Split
 from ddtree.ops.tree_attention import slots_of
+from ddtree.parallel.group import Group
 from ddtree.speculate.draft import block_embeddings, plan_block
 from tests.runtime.models.session import PAGE, pool_for
 from tests.runtime.models.tensors import random_tensors
@@ -270,3 +272,10 @@ def _write(
     positions = torch.arange(start, start + len(features)).unsqueeze(0)
     slots = slots_of(pages.unsqueeze(0), positions, PAGE)
     drafter.write_context(features.unsqueeze(0), positions, slots, pool)
+
+
+@pytest.mark.parametrize(("size", "heads"), [(2, 2), (3, 4)])
+def test_ranks_share_a_drafter_that_divides_and_have_another_whole(size: int, heads: int) -> None:
+    split = Split(Group(0, size))
+    held = shared(SHAPE, split).held(SHAPE.layers)
+    assert held.num_heads == heads

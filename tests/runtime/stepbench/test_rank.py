@@ -95,7 +95,10 @@ def test_one_of_eight_ranks_holds_an_eighth_of_what_is_split() -> None:
     experts = sum(prod(shape) for name, shape in shapes.items() if ".experts." in name)
     others = sum(prod(shape) for name, shape in shapes.items() if ".experts." not in name)
     assert experts * 0.5625 + others * 2 == pytest.approx(76e9, rel=0.01)
-    assert rank.drafter.layers.num_heads == 64, "a drafter is whole on every rank"
+    assert (rank.drafter.layers.num_heads, rank.drafter.layers.num_kv_heads) == (8, 1)
+    drafted = drafter_shapes(rank.drafter)
+    assert drafted["layers.5.mlp.down_proj.weight"] == (7168, 18432 // 8)
+    assert drafted["fc.weight"] == (7168, 6 * 7168), "what fuses features is whole"
     assert misfit(rank.drafter, rank.target) is None
     with pytest.raises(ModelError, match="cannot be shared out to 7 ranks"):
         KIMI.rank_of(7)

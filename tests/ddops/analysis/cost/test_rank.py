@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ddops.analysis.cost.catalogue import field_record, processor
+from ddops.analysis.cost import exchange
+from ddops.analysis.cost.catalogue import field_record, link, processor, target
 from ddops.analysis.cost.range import Range
 from ddops.analysis.cost.rank import Projected, project
 from ddops.errors import UsageError
@@ -121,3 +122,13 @@ def test_what_cannot_be_projected_is_refused(changes: dict[str, Any], said: str)
 def test_what_a_newer_engine_says_beside_is_not_read() -> None:
     assert document(layers=61).rank_of == 8
     assert document(expert_hits={"uniform": [64.9]}, argv=["python"]) == document()
+
+
+def test_a_drafter_that_ranks_share_has_sums_of_its_own() -> None:
+    told = document(absent={"all_reduces_a_draft": 13, "tokens_of_a_draft": 8})
+    before, after = (
+        project(one, [B300], field_record(), Range(1.0, 1.0)) for one in (document(), told)
+    )
+    assert after[0].all_reduce_s == before[0].all_reduce_s, "nothing is drafted in ar"
+    more = 13 * exchange.one(target("kimi-k2.6"), 8, 8, link(B300), late=True)
+    assert after[1].all_reduce_s.high == pytest.approx(before[1].all_reduce_s.high + more)
