@@ -13,6 +13,8 @@ group, or everything, and `ops.state_sum` may bring all states to the largest ba
 import triton
 import triton.language as tl
 
+COLUMNS = tl.constexpr(8)  # of weights: the fewest of a product
+
 
 @triton.jit
 def chunks_below(tile, NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr):
@@ -50,7 +52,7 @@ def load_tile(p_base, slot, m_slot, i_head, HKV: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def state_of(q, k, v, seen, scale):
-    """Of one tile: q [BR, D], k, v [BT, D], seen [BR, BT] -> m [BR], w [BR, 16], acc [BR, D].
+    """Of one tile: q [BR, D], k, v [BT, D], seen [BR, BT] -> m [BR], w [BR, 8], acc [BR, D].
 
     w, all columns alike, is a product with ones: the matrix unit adds in the order of keys, a
     reduction in that of a layout.
@@ -60,7 +62,7 @@ def state_of(q, k, v, seen, scale):
     m = tl.ceil(tl.max(s, 1))
     base = tl.where(m == float("-inf"), 0.0, m)
     p = tl.exp2(s - base[:, None]).to(v.dtype)
-    ones = tl.full([v.shape[0], 16], 1.0, v.dtype)
+    ones = tl.full([v.shape[0], COLUMNS], 1.0, v.dtype)
     w = tl.dot(p, ones, input_precision="ieee")
     return m, w, tl.dot(p, v, input_precision="ieee")
 
@@ -80,7 +82,7 @@ def join(m, w, acc, m2, w2, acc2):
 def nothing(BR: tl.constexpr, D: tl.constexpr):
     """The state of no key."""
     m = tl.full([BR], float("-inf"), tl.float32)
-    return m, tl.zeros([BR, 16], tl.float32), tl.zeros([BR, D], tl.float32)
+    return m, tl.zeros([BR, COLUMNS], tl.float32), tl.zeros([BR, D], tl.float32)
 
 
 @triton.jit
@@ -124,31 +126,34 @@ def split_states(
     PAGE: tl.constexpr, REACH: tl.constexpr, GRAIN: tl.constexpr, NEAR: tl.constexpr,
     FAR: tl.constexpr, TURN: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
-    """State `i_part` of BR rows: of a tile, or of a group of them."""
+    """State `i_part` of BR rows: of a tile, or of a group of them.
+
+    A tile's page numbers are loaded before `last` is known, or a tile ahead: keys then wait for
+    one load, not two. Near tiles of a group are four, some of them empty, unless the table is LONG.
+    """
+    begin = first_tile(i_part, NEAR, FAR, TURN) if LONG else i_part * NEAR
+    position = begin * BT + tl.arange(0, BT)
+    page = tl.load(p_table + position // PAGE, mask=position < CAP, other=0)
     node, row, last, q = rows_at(p_q, p_last, first, N, i_head, i_b, G, HKV, D, BR)
-    m_r = node < N
     edge = edge_of(last, REACH, GRAIN)  # [BR]
-    if NEAR == 1 and not LONG:
-        position = i_part * BT + tl.arange(0, BT)
-        page = tl.load(p_table + position // PAGE, mask=position < CAP, other=0)  # before `last`
-        reach = tl.max(edge, 0)
-        if i_part * BT < reach:
+    reach = tl.max(edge, 0)
+    if begin * BT < reach:
+        if NEAR == 1 and not LONG:
             k, v = load_keys(p_k, p_v, page, position, reach, i_head, HKV, D, PAGE)
             m, w, acc = state_of(q, k, v, position[None, :] < edge[:, None], scale)
-            store_rows(p_acc, p_ml, row, m_r, 1 + i_part, PARTS, m, w, acc, D)
-    else:
-        reach = tl.max(edge, 0)
-        begin = first_tile(i_part, NEAR, FAR, TURN)
-        end = tl.minimum(first_tile(i_part + 1, NEAR, FAR, TURN), (reach + BT - 1) // BT)
-        if begin < end:
+        else:
+            end = begin + NEAR
+            if LONG:
+                end = tl.minimum(first_tile(i_part + 1, NEAR, FAR, TURN), tl.cdiv(reach, BT))
             m, w, acc = nothing(BR, D)
             for t in range(begin, end):
                 position = t * BT + tl.arange(0, BT)
-                page = tl.load(p_table + position // PAGE, mask=position < reach, other=0)
                 k, v = load_keys(p_k, p_v, page, position, reach, i_head, HKV, D, PAGE)
+                ahead = position + BT
+                page = tl.load(p_table + ahead // PAGE, mask=ahead < CAP, other=0)
                 m2, w2, acc2 = state_of(q, k, v, position[None, :] < edge[:, None], scale)
                 m, w, acc = join(m, w, acc, m2, w2, acc2)
-            store_rows(p_acc, p_ml, row, m_r, 1 + i_part, PARTS, m, w, acc, D)
+        store_rows(p_acc, p_ml, row, node < N, 1 + i_part, PARTS, m, w, acc, D)
 
 
 @triton.jit
@@ -220,34 +225,37 @@ def whole_rows(
     tl.store(p_row, result.to(p_out.dtype.element_ty), mask=(node < N)[:, None])
 
 
-@triton.jit(do_not_specialize=["N", "PARTS", "MB", "FULL", "CHUNKS", "CAP"])
+@triton.jit(do_not_specialize=["N", "PARTS", "BLOCKS", "CHUNKS", "CAP"])
 def attend(
-    p_q, p_k, p_v, p_acc, p_ml, p_last, p_tail, p_table, s_table, p_out, N, PARTS, MB, FULL,
-    CHUNKS, CAP, scale, G: tl.constexpr, HEADS: tl.constexpr, NODES: tl.constexpr,
-    HKV: tl.constexpr, D: tl.constexpr, BR: tl.constexpr, REST: tl.constexpr, BT: tl.constexpr,
-    PAGE: tl.constexpr, REACH: tl.constexpr, GRAIN: tl.constexpr, TAIL: tl.constexpr,
-    GROUP: tl.constexpr, NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr,
-    LONG: tl.constexpr, WHOLE: tl.constexpr,
+    p_q, p_k, p_v, p_acc, p_ml, p_last, p_tail, p_table, s_table, p_out, N, PARTS, BLOCKS, CHUNKS,
+    CAP, scale, G: tl.constexpr, HEADS: tl.constexpr, NODES: tl.constexpr, HKV: tl.constexpr,
+    D: tl.constexpr, BR: tl.constexpr, REST: tl.constexpr, BT: tl.constexpr, PAGE: tl.constexpr,
+    REACH: tl.constexpr, GRAIN: tl.constexpr, TAIL: tl.constexpr, GROUP: tl.constexpr,
+    NEAR: tl.constexpr, FAR: tl.constexpr, TURN: tl.constexpr, LONG: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """States of all rows, or results (WHOLE). Grid (MB * CHUNKS + N / NODES or MB, HKV, B).
+    """States of all rows, or results (WHOLE). Grid (HKV * jobs, B), the longest jobs first.
 
-    REST: the rows behind FULL blocks of BR are 16 at most. CAP: positions of the page table.
+    Jobs: BLOCKS of BR rows in every chunk; REST: the rows behind, 16 at most, in every chunk; and
+    tails of NODES tokens. CAP: positions of the page table.
     """
-    i_x = tl.program_id(0)
-    i_head = tl.program_id(1)
-    i_b = tl.program_id(2)
+    i_head = tl.program_id(0) % HKV
+    i_x = tl.program_id(0) // HKV
+    i_b = tl.program_id(1)
     p_row = p_table + i_b.to(tl.int64) * s_table
+    i_rest = i_x - BLOCKS * CHUNKS
     if WHOLE:
         whole_rows(p_q, p_k, p_v, p_last, p_tail, p_row, p_out, N, i_x * BR, i_head, i_b, scale,
                    G, HKV, D, BR, BT, PAGE, REACH, GRAIN, TAIL, GROUP, FAR, TURN)  # fmt: skip
-    elif i_x >= MB * CHUNKS:
-        tail_states(p_q, p_k, p_v, p_acc, p_ml, p_tail, N, PARTS, i_x - MB * CHUNKS, i_head, i_b,
-                    scale, G, HEADS, NODES, HKV, D, TAIL)  # fmt: skip
-    elif i_x % MB < FULL or not REST:
-        split_states(p_q, p_k, p_v, p_acc, p_ml, p_last, p_row, N, PARTS, CAP, i_x % MB * BR,
-                     i_x // MB, i_head, i_b, scale, G, HKV, D, BR, BT, PAGE, REACH, GRAIN,
+    elif i_rest < 0:
+        split_states(p_q, p_k, p_v, p_acc, p_ml, p_last, p_row, N, PARTS, CAP, i_x % BLOCKS * BR,
+                     i_x // BLOCKS, i_head, i_b, scale, G, HKV, D, BR, BT, PAGE, REACH, GRAIN,
+                     NEAR, FAR, TURN, LONG)  # fmt: skip
+    elif REST and i_rest < CHUNKS:
+        split_states(p_q, p_k, p_v, p_acc, p_ml, p_last, p_row, N, PARTS, CAP, BLOCKS * BR,
+                     i_rest, i_head, i_b, scale, G, HKV, D, 16, BT, PAGE, REACH, GRAIN,
                      NEAR, FAR, TURN, LONG)  # fmt: skip
     else:
-        split_states(p_q, p_k, p_v, p_acc, p_ml, p_last, p_row, N, PARTS, CAP, FULL * BR,
-                     i_x // MB, i_head, i_b, scale, G, HKV, D, 16, BT, PAGE, REACH, GRAIN,
-                     NEAR, FAR, TURN, LONG)  # fmt: skip
+        i_tail = i_rest - CHUNKS if REST else i_rest
+        tail_states(p_q, p_k, p_v, p_acc, p_ml, p_tail, N, PARTS, i_tail, i_head, i_b, scale,
+                    G, HEADS, NODES, HKV, D, TAIL)  # fmt: skip

@@ -63,7 +63,7 @@ class Blocks:
     rows: int  # tokens x heads of one key-value head that share a loaded tile
     part: Part  # what a program takes: of far tiles always a group, of `whole` the tail too
     warps: int = 4
-    stages: int = 3  # 1 and two for each tile that is on its way: its slots are loaded first
+    stages: int = 3  # 1 and one for each tile that is on its way; two where all keys are walked
 
 
 def attend(
@@ -82,12 +82,12 @@ def attend(
     chunks = 0 if whole else cuts.most_chunks(paged)
     stored = 0 if whole else batch * new * heads * (1 + chunks)
     acc, weights = (torch.empty(stored * size, device=q.device) for size in (dim, 2))
-    rows = _rows(q, kv_heads, cut.rows)
+    rows = _rows(q, kv_heads, cut)
     across = -(-new * rows["G"] // cut.rows)
     tails = 0 if whole else -(-new // rows["NODES"])
     long = cuts.tiles(paged) > CUTS.turn
     fixed = cuts.fixed | {"D": dim, "GRAIN": GRAIN, "GROUP": CUTS.near, "LONG": long}
-    kernel.attend[(across * (chunks or 1) + tails, kv_heads, batch)](
+    kernel.attend[(kv_heads * (across * (chunks or 1) + tails), batch)](
         q,
         *kv,
         acc,
@@ -99,8 +99,7 @@ def attend(
         out,
         new,
         1 + chunks,
-        across,
-        new * rows["G"] // cut.rows,
+        across - rows["REST"],
         chunks,
         paged.page_table.shape[1] * paged.page_size,
         math.log2(math.e) / math.sqrt(dim),
@@ -116,15 +115,16 @@ def attend(
         _finish((acc, weights), paged.last, out, chunks, fixed)
 
 
-def _rows(q: torch.Tensor, kv_heads: int, block: int) -> dict[str, int | bool]:
+def _rows(q: torch.Tensor, kv_heads: int, cut: Blocks) -> dict[str, int | bool]:
     """Blocks of tokens x heads, and tails side by side in a product."""
     _, new, heads, dim = q.shape
     group = heads // kv_heads
     side = 1 << (group - 1).bit_length()  # rows of a token in a tail
     fit = _room(q, TAIL_ROWS) // (2 * TAIL * dim * q.element_size())
     nodes = 1 if new == 1 else max(1, min(TAIL_NODES, TAIL_ROWS // side, fit))
-    rest = new * group > block and 0 < new * group % block <= 16
-    return {"G": group, "HKV": kv_heads, "BR": block, "REST": rest, "HEADS": side, "NODES": nodes}
+    rest = cut.part != "whole" and new * group > cut.rows and 0 < new * group % cut.rows <= 16
+    blocks = {"BR": cut.rows, "REST": rest}
+    return {"G": group, "HKV": kv_heads, "HEADS": side, "NODES": nodes, **blocks}
 
 
 def _room(q: torch.Tensor, rows: int) -> int:
@@ -190,5 +190,9 @@ def choose(q: torch.Tensor, kv_heads: int, paged: Paged) -> Blocks:
     if (part == "group" and programs(block, 1) >= device.multiprocessors) or stored > SCRATCH:
         part = "whole"
     fit = _room(q, block) // (2 * CUTS.tile * dim * q.element_size())
-    more = block == 16 or (block, part, dim) == (64, "whole", 64)
-    return Blocks(block, part, stages=1 + 2 * max(1, min(2 if more else 1, fit)))
+    if part == "whole":
+        more = block == 16 or (block, dim) == (64, 64)
+        return Blocks(block, part, stages=1 + 2 * max(1, min(2 if more else 1, fit)))
+    ahead = 2 if block != 32 or fit > 3 else 1  # not where another program then has no room
+    room = fit - (block == 64)  # products of 64 rows still read a tile when the next one's begin
+    return Blocks(block, part, stages=1 + max(1, min(ahead, room)))
