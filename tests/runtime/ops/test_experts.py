@@ -117,7 +117,7 @@ PACKED = [
     (1, 64, 32, 5, 2),
     (9, 256, 32, 4, 4),
     (18, 352, 32, 3, 2),
-    (5, 96, ONE_GROUP, 2, 1),
+    (5, 72, ONE_GROUP, 2, 1),
     (6, 1312, 64, 4, 2),
     (7, 72, 32, 3, 2),
 ]
@@ -189,7 +189,7 @@ def test_half_precision_unpacks_to_the_same_numbers() -> None:
 
 
 def test_the_bits_of_a_number_are_the_last_ones_of_a_float() -> None:
-    """What `kernel.numbers` relies on; the interpreter cannot compute with bfloat16."""
+    """What the kernels' `numbers` relies on; the interpreter cannot compute with bfloat16."""
     bits = torch.arange(16)
     for magic, kind, whole in (
         (0x4300, torch.bfloat16, torch.int16),
@@ -202,7 +202,9 @@ def test_the_bits_of_a_number_are_the_last_ones_of_a_float() -> None:
 
 
 @interpreted
-def test_an_int4_tokens_bits_do_not_depend_on_the_others() -> None:
+def test_an_int4_tokens_bits_do_not_depend_on_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are as many in each: numpy's products round unlike each other by it, a GPU's do not."""
+    monkeypatch.setattr(launch, "LONE_ROWS", launch.ROWS)
     x, stacks, chosen, weights = packed((11, 96, 32, 3, 2), torch.float32)
     with kernels_everywhere():
         together = expert_mlp(x, stacks, chosen, weights, x)
@@ -239,9 +241,3 @@ def test_a_few_tokens_pairs_are_tiles_themselves() -> None:
     chosen = torch.tensor([[3, 1], [2, 3]])
     cut = launch.tiles(chosen, 4)
     assert cut.lone and cut.owner.tolist() == [3, 1, 2, 3]
-
-
-def test_tiles_of_either_size_sum_in_one_order() -> None:
-    cuts = launch.CUTS
-    assert cuts.gated.segments == cuts.many.segments
-    assert cuts.plain.segments == cuts.plain_many.segments

@@ -9,6 +9,7 @@ import triton
 
 from ddtree.ops.experts import kernel
 from ddtree.ops.experts.packed import LINE, Packed
+from ddtree.ops.experts.packed import kernel as packed_kernel
 
 # Floats: pairs, outputs, features a tile. Not tuned on a device.
 BM, BN, BK = 16, 64, 64
@@ -16,7 +17,6 @@ BM, BN, BK = 16, 64, 64
 # with many, unpacking is shared by more. A column's sum is the same in either.
 PACKED_BM, MANY_BM = 8, 16
 MANY = 8  # pairs an expert
-WALKED = 192  # tiles above which a program walks further
 LONE = 4  # tokens whose pairs are a tile each: hardly any two of them share an expert
 BP = 8  # pairs that a program of `arrange` places: 2.8 us with 72 of them, 3.3 with 32
 COUNTED = 256  # pairs that it counts at once
@@ -24,49 +24,16 @@ OUTPUTS = 32  # that a program of `combine` sums
 MOST_TOKENS = 16  # of it
 
 
-@dataclass(frozen=True)
-class Segmented:
-    """How `multiply_packed` is launched: one warp a segment. `segments` makes a sum's bits."""
-
-    rows: int
-    segments: int
-    stages: int
-    axis: int = 0  # of the grid, that tiles lie on
-
-
-@dataclass(frozen=True)
-class Walked:
-    """How `walk_packed` is launched. None of it is seen in a sum."""
-
-    rows: int
-    walk: int
-    warps: int
-    stages: int
-    axis: int = 0
-
-
-@dataclass(frozen=True)
-class Cuts:
-    gated: Segmented
-    many: Segmented  # of as many segments
-    plain: Segmented  # matrices of several lines that are not gated
-    plain_many: Segmented
-    walked: Walked
-    walked_many: Walked
-
-
-# H200, a rank of 8 of Kimi-K2.6, uniform draws, us with 1, 9 and 33 tokens. `gated`: 12.6, 48 and
-# 119 (69 and 81 % of a copy's pace at 9 and 33); one segment 22, 46 and 117, four 11, 65 and 175,
-# and with tiles on the grid's first axis 13, 52 and 127. `down`: 6.7, 26 and 64 walked, else 7.9,
-# 42 and 117; at 33 and 65 tokens a walk of 4 takes 62.7 and 92.1, of 14 61.9 and 88.5.
-CUTS = Cuts(
-    gated=Segmented(rows=32, segments=2, stages=3, axis=1),
-    many=Segmented(rows=32, segments=2, stages=3, axis=1),
-    plain=Segmented(rows=32, segments=1, stages=4),
-    plain_many=Segmented(rows=32, segments=1, stages=3),
-    walked=Walked(rows=32, walk=4, warps=2, stages=3, axis=1),
-    walked_many=Walked(rows=32, walk=14, warps=2, stages=3, axis=1),
-)
+# Packed products. H200, a rank of 8 of Kimi-K2.6, uniform draws, us with 1, 9, 33 and 65 tokens; in
+# brackets by way of shared memory. Gate and up: 10.7, 45.7, 115, 167 (12.8, 48.8, 120, 173); 32
+# rows take 11.5 with 1, and 16 49.4, 125, 181 with more; segments, which make a sum's bits: one
+# 37, 53, 116, 169, two 17.8, 49.4, 111, 162. Down: 6.4, 25.9, 60.7, 87.8 (6.6, 26.4, 62.4, 89.0); a
+# walk of 7 8.3, 27.0, 60.0, 85.1, of 2 5.9, 30.7 and 81 with 33. Untimed: gate and up with 2 to 4
+# tokens, several lines that are not gated, tiles of 16 pairs.
+SEGMENTS = 4
+ROWS, LONE_ROWS = 32, 16
+MANY_ROWS = 16  # registers hold no 32 by 16 pairs
+WALKED = 4 * ROWS  # rows
 
 
 @dataclass(frozen=True)
@@ -199,11 +166,10 @@ def _multiply(
 
 
 def _segmented(x: torch.Tensor, stack: Packed, y: torch.Tensor, cut: Tiles, top: int) -> None:
-    few, many = (CUTS.gated, CUTS.many) if top else (CUTS.plain, CUTS.plain_many)
-    by = many if cut.size == MANY_BM else few
-    outputs = y.shape[1]
-    programs = -(-outputs // (by.rows // 2 if top else by.rows))
-    kernel.multiply_packed[_grid(cut, programs, by.axis)](
+    outputs, rows = y.shape[1], MANY_ROWS if cut.size == MANY_BM else ROWS
+    if cut.lone:
+        rows = min(rows, LONE_ROWS)
+    packed_kernel.multiply_packed[(-(-outputs // (rows // 2 if top else rows)), cut.owner.numel())](
         x,
         stack.words,
         stack.scale,
@@ -214,23 +180,20 @@ def _segmented(x: torch.Tensor, stack: Packed, y: torch.Tensor, cut: Tiles, top:
         N=outputs,
         K=x.shape[1],
         LINES=stack.words.shape[2],
-        BN=by.rows,
+        BN=rows,
         BM=cut.size,
         EXPERTS=stack.shape[0],
         GATED=top > 0,
         LONE=cut.lone,
-        AXIS=by.axis,
-        SEGMENTS=by.segments,
-        STAGES=by.stages,
+        SEGMENTS=SEGMENTS,
         PAIRED=not triton.knobs.runtime.interpret,
-        num_warps=by.segments,
+        num_warps=SEGMENTS,
     )
 
 
 def _walked(x: torch.Tensor, stack: Packed, y: torch.Tensor, cut: Tiles) -> None:
-    by = CUTS.walked_many if cut.owner.numel() > WALKED else CUTS.walked
-    outputs = y.shape[1]
-    kernel.walk_packed[_grid(cut, -(-outputs // (by.rows * by.walk)), by.axis)](
+    outputs, rows = y.shape[1], MANY_ROWS if cut.size == MANY_BM else ROWS
+    packed_kernel.walk_packed[(-(-outputs // WALKED), cut.owner.numel())](
         x,
         stack.words,
         stack.scale,
@@ -239,18 +202,11 @@ def _walked(x: torch.Tensor, stack: Packed, y: torch.Tensor, cut: Tiles) -> None
         cut.pairs,
         N=outputs,
         K=x.shape[1],
-        BN=by.rows,
+        BN=rows,
         BM=cut.size,
         EXPERTS=stack.shape[0],
         LONE=cut.lone,
-        AXIS=by.axis,
-        WALK=by.walk,
-        STAGES=by.stages,
+        WALK=WALKED // rows,
         PAIRED=not triton.knobs.runtime.interpret,
-        num_warps=by.warps,
+        num_warps=1,
     )
-
-
-def _grid(cut: Tiles, programs: int, axis: int) -> tuple[int, int]:
-    count = cut.owner.numel()
-    return (programs, count) if axis else (count, programs)

@@ -1,0 +1,248 @@
+"""Products of a mixture's INT4 experts: words and features go from memory to registers.
+
+Weights x tokens, as the products of floats. A lane of the matrix unit has columns 2 q, 2 q + 1,
+2 q + 8 and 2 q + 9 of 16; here it gets eight that lie side by side, of words and features alike, so
+that memory has them as the unit does. Rows are cut into eights, the first dimension, likewise.
+"""
+
+import triton
+import triton.language as tl
+
+from ddtree.ops.experts.kernel import tile
+
+# A place of two words at once: (x >> 4 p) & 15 in the last bits of a float whose ulp is 1, less
+# what that float has more. Without this a compiler takes 16-bit numbers one by one.
+BFLOATS: tl.constexpr = tl.constexpr(
+    tuple(
+        "{ .reg .b32 bits, one, more; mov.b32 one, 0x3F803F80; mov.b32 more, 0xC308C308;"
+        f" shr.u32 bits, $1, {4 * place}; lop3.b32 bits, bits, 0x000F000F, 0x43004300, 0xEA;"
+        " fma.rn.bf16x2 $0, bits, one, more; }"
+        for place in range(4)
+    )
+)
+
+
+@triton.jit
+def numbers(words, PLACE: tl.constexpr, kind: tl.constexpr, PAIRED: tl.constexpr):
+    """One place of every word as -8 .. 7, exactly, and without the slow conversion of an integer.
+
+    PAIRED is not for the interpreter, which has no assembler.
+    """
+    if PAIRED and kind == tl.bfloat16:
+        exact = tl.inline_asm_elementwise(
+            BFLOATS[PLACE], "=r,r", [words], dtype=tl.bfloat16, is_pure=True, pack=2
+        )
+    else:
+        bits = (words >> (4 * PLACE)) & 15
+        if kind == tl.bfloat16:
+            exact = (bits | 0x4300).to(tl.bfloat16, bitcast=True) - 136.0
+        elif kind == tl.float16:
+            exact = (bits | 0x6400).to(tl.float16, bitcast=True) - 1032.0
+        else:
+            exact = (bits.to(tl.int32) | 0x4B000000).to(tl.float32, bitcast=True) - 8388616.0
+    return exact
+
+
+@triton.jit
+def operand(rows):
+    """[8, S, R, 32] as an operand [S, 8 R, 32], columns in the order of its lanes."""
+    S: tl.constexpr = rows.shape[1]
+    R: tl.constexpr = rows.shape[2]
+    split = tl.reshape(rows, [8, S, R, 4, 2, 2, 2])  # row, .., lane q, chunk, eight, odd
+    return tl.reshape(tl.permute(split, [1, 2, 0, 4, 5, 3, 6]), [S, 8 * R, 32])
+
+
+@triton.jit
+def spread(loaded):
+    """Scales [4, 8, S, R, 2] (q, row, .., odd) as an operand [S, 8 R, 16], two of each four 0."""
+    S: tl.constexpr = loaded.shape[2]
+    R: tl.constexpr = loaded.shape[3]
+    both = tl.join(loaded, tl.zeros_like(loaded))  # q, row, S, R, odd, eight
+    return tl.reshape(tl.permute(both, [2, 3, 1, 0, 5, 4]), [S, 8 * R, 16])
+
+
+@triton.jit
+def column(scale, COLUMN: tl.constexpr, BM: tl.constexpr):
+    """One column of `spread` scales as [S, rows, BM] float32, exactly.
+
+    Taken by a product, so that it arrives where the sums are.
+    """
+    o_g = tl.arange(0, 16)[None, :, None] + tl.zeros([scale.shape[0], 16, BM], tl.int32)
+    own = (o_g == COLUMN // 2 * 4 + COLUMN % 2).to(scale.dtype)
+    return tl.dot(scale, own, input_precision="ieee")
+
+
+@triton.jit
+def features(p_x, own, o_k, K: tl.constexpr, ALL: tl.constexpr):
+    """Four places of half a line, each [8, S, BM / 8, 32]; o_k: columns of the first.
+
+    ALL: no column is past K.
+    """
+    return (
+        tl.load(p_x, mask=own if ALL else own & (o_k < K), other=0.0),
+        tl.load(p_x + 32, mask=own if ALL else own & (o_k + 32 < K), other=0.0),
+        tl.load(p_x + 64, mask=own if ALL else own & (o_k + 64 < K), other=0.0),
+        tl.load(p_x + 96, mask=own if ALL else own & (o_k + 96 < K), other=0.0),
+    )
+
+
+@triton.jit
+def added(total, words, x, scale, HALF: tl.constexpr, BM: tl.constexpr, PAIRED: tl.constexpr):
+    """Half a line's products on top of total [S, rows, BM]."""
+    ready = operand(words)
+    for i_place in tl.static_range(4):
+        own = tl.permute(operand(x[i_place]), [0, 2, 1])
+        part = tl.dot(numbers(ready, i_place, own.dtype, PAIRED), own, input_precision="ieee")
+        total = tl.fma(part, column(scale, HALF * 4 + i_place, BM), total)
+    return total
+
+
+@triton.jit
+def folded(total, SEGMENTS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr):
+    """The sum of [SEGMENTS, BN, BM] over the first, a power of two: halves are added."""
+    if SEGMENTS == 1:
+        whole = tl.reshape(total, [BN, BM])
+    else:
+        halves = tl.reshape(total, [2, SEGMENTS // 2, BN, BM])
+        first, second = tl.split(tl.permute(halves, [1, 2, 3, 0]))
+        whole = folded(first + second, SEGMENTS // 2, BN, BM)
+    return whole
+
+
+@triton.jit
+def placed(expert, o_b, line, i_n, N: tl.constexpr, LINES: tl.constexpr, PIECE: tl.constexpr,
+           PIECES: tl.constexpr):  # fmt: skip
+    """Which row of a line rows o_b of a program are; past N they are the last one's again."""
+    BLOCKS: tl.constexpr = (PIECES * N + 15) // 16
+    o_n = i_n * PIECE + o_b % PIECE
+    if N % PIECE != 0:
+        o_n = tl.minimum(o_n, N - 1)
+    row = o_b // PIECE * N + o_n
+    return (expert.to(tl.int64) * BLOCKS + row // 16) * (LINES * 16) + line * 16 + row % 16
+
+
+@triton.jit
+def multiply_packed(
+    p_x, p_words, p_scale, p_y, p_owner, p_pairs, TOP: tl.constexpr, N: tl.constexpr,
+    K: tl.constexpr, LINES: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr,
+    EXPERTS: tl.constexpr, GATED: tl.constexpr, LONE: tl.constexpr, SEGMENTS: tl.constexpr,
+    PAIRED: tl.constexpr,
+):  # fmt: skip
+    """`multiply` by BN INT4 rows, whose lines are cut into SEGMENTS that are walked side by side.
+
+    A warp has a segment, and always half a line on its way. GATED takes half of its rows from the
+    gate's and half from up's, in one product. Grid (tiles of N, tiles of pairs).
+    """
+    expert, pair = tile(p_owner, p_pairs, tl.program_id(1), BM, LONE)
+    i_n = tl.program_id(0)
+    if expert < EXPERTS:
+        PIECES: tl.constexpr = 2 if GATED else 1
+        PIECE: tl.constexpr = BN // PIECES
+        STEPS: tl.constexpr = (LINES + SEGMENTS - 1) // SEGMENTS
+        WHOLE: tl.constexpr = LINES % SEGMENTS == 0
+        ALL: tl.constexpr = WHOLE and K % 256 == 0
+        o_8 = tl.arange(0, 8)
+        o_r = tl.arange(0, BN // 8) * 8
+        o_w = tl.arange(0, 32)[None, None, None, :]
+        line = tl.arange(0, SEGMENTS)[None, :, None, None] * STEPS
+        o_b = o_8[:, None, None, None] + o_r[None, None, :, None]
+        p_lines = p_words + placed(expert, o_b, line, i_n, N, LINES, PIECE, PIECES) * 64 + o_w
+        # scales lie as `spread` wants them, features as words do
+        s_line = tl.arange(0, SEGMENTS)[None, None, :, None, None] * STEPS
+        s_b = o_8[None, :, None, None, None] + o_r[None, None, None, :, None]
+        o_g = tl.arange(0, 4)[:, None, None, None, None] * 2
+        o_g += tl.arange(0, 2)[None, None, None, None, :]
+        p_own = p_scale + placed(expert, s_b, s_line, i_n, N, LINES, PIECE, PIECES) * 8 + o_g
+        of = tl.permute(tl.reshape(pair, [BM // 8, 1, 8, 1]), [2, 1, 0, 3])
+        m_x = of + line * 0 >= 0
+        token = of // TOP if GATED else of
+        o_k = line * 256 + o_w
+        p_tokens = p_x + token.to(tl.int64) * K + o_k
+        m_w = o_b + line >= 0
+        m_s = s_b + s_line >= 0
+        words = tl.load(p_lines, mask=m_w if WHOLE else m_w & (line < LINES), other=0)
+        scale = tl.load(p_own, mask=m_s if WHOLE else m_s & (s_line < LINES), other=0.0)
+        x = features(p_tokens, m_x, o_k, K, ALL)
+        total = tl.zeros([SEGMENTS, BN, BM], tl.float32)
+        for i_step in tl.range(0, STEPS, num_stages=1):
+            m_now = m_w if WHOLE else m_w & (line + i_step < LINES)
+            words_2 = tl.load(p_lines + 32, mask=m_now, other=0)
+            x_2 = features(p_tokens + 128, m_x, o_k + (i_step * 256 + 128), K, ALL)
+            now = spread(scale)
+            total = added(total, words, x, now, 0, BM, PAIRED)
+            p_lines += 1024
+            p_own += 128
+            p_tokens += 256
+            more = i_step + 1 < STEPS
+            m_next = m_w if WHOLE else m_w & (line + i_step + 1 < LINES)
+            words = tl.load(p_lines, mask=m_next & more, other=0)
+            m_scale = m_s if WHOLE else m_s & (s_line + i_step + 1 < LINES)
+            scale = tl.load(p_own, mask=m_scale & more, other=0.0)
+            x = features(p_tokens, m_x & more, o_k + (i_step + 1) * 256, K, ALL)
+            total = added(total, words_2, x_2, now, 1, BM, PAIRED)
+        whole = folded(total, SEGMENTS, BN, BM)
+        if GATED:
+            both = tl.permute(tl.reshape(whole, [2, PIECE, BM]), [1, 2, 0])
+            gate, up = tl.split(both)
+            whole = gate / (1.0 + tl.exp(-gate)) * up
+        o_n = (i_n * PIECE + tl.arange(0, PIECE))[:, None]
+        p_out = p_y + pair[None, :].to(tl.int64) * N + o_n
+        tl.store(p_out, whole.to(p_y.dtype.element_ty), mask=(o_n < N) & (pair >= 0)[None, :])
+
+
+@triton.jit
+def walk_packed(
+    p_x, p_words, p_scale, p_y, p_owner, p_pairs, N: tl.constexpr, K: tl.constexpr,
+    BN: tl.constexpr, BM: tl.constexpr, EXPERTS: tl.constexpr, LONE: tl.constexpr,
+    WALK: tl.constexpr, PAIRED: tl.constexpr,
+):  # fmt: skip
+    """With matrices of one line, K <= 256: features are read once for WALK x BN rows.
+
+    A program is a warp, and the next rows are on their way. Grid as of `multiply_packed`.
+    """
+    expert, pair = tile(p_owner, p_pairs, tl.program_id(1), BM, LONE)
+    i_n = tl.program_id(0)
+    if expert < EXPERTS:
+        BLOCKS: tl.constexpr = (N + 15) // 16
+        WHOLE: tl.constexpr = N % (WALK * BN) == 0
+        begin = i_n * (WALK * BN)
+        first = expert.to(tl.int64) * (BLOCKS * 16) + begin
+        o_8 = tl.arange(0, 8)
+        o_r = tl.arange(0, BN // 8) * 8
+        o_w = tl.arange(0, 32)[None, None, None, :]
+        o_b = o_8[:, None, None, None] + o_r[None, None, :, None]
+        p_rows = p_words + (first + o_b) * 64 + o_w
+        s_b = o_8[None, :, None, None, None] + o_r[None, None, None, :, None]
+        o_g = tl.arange(0, 4)[:, None, None, None, None] * 2
+        o_g += tl.arange(0, 2)[None, None, None, None, :]
+        p_own = p_scale + (first + s_b) * 8 + o_g
+        m_w = o_b >= 0
+        m_s = s_b >= 0
+        m_now = m_w if WHOLE else begin + o_b < N
+        words = tl.load(p_rows, mask=m_now, other=0)
+        words_2 = tl.load(p_rows + 32, mask=m_now, other=0)
+        scale = tl.load(p_own, mask=m_s if WHOLE else m_s & (begin + s_b < N), other=0.0)
+        of = tl.permute(tl.reshape(pair, [BM // 8, 1, 8, 1]), [2, 1, 0, 3])
+        p_held = p_x + of.to(tl.int64) * K + o_w
+        x = features(p_held, of >= 0, o_w, K, K % 256 == 0)
+        x_2 = features(p_held + 128, of >= 0, o_w + 128, K, K % 256 == 0)
+        o_n = begin + tl.arange(0, BN)[None, :, None]
+        p_out = p_y + pair[None, None, :].to(tl.int64) * N + o_n
+        m_out = (pair >= 0)[None, None, :] & (o_n >= 0)
+        for i_walk in tl.range(0, WALK, num_stages=1):
+            o_next = (i_walk + 1) * BN
+            more = i_walk + 1 < WALK
+            m_next = m_w if WHOLE else begin + o_b + o_next < N
+            later = tl.load(p_rows + o_next * 64, mask=m_next & more, other=0)
+            later_2 = tl.load(p_rows + (o_next * 64 + 32), mask=m_next & more, other=0)
+            m_scale = m_s if WHOLE else m_s & (begin + s_b + o_next < N)
+            later_scale = tl.load(p_own + o_next * 8, mask=m_scale & more, other=0.0)
+            now = spread(scale)
+            total = tl.zeros([1, BN, BM], tl.float32)
+            total = added(total, words, x, now, 0, BM, PAIRED)
+            total = added(total, words_2, x_2, now, 1, BM, PAIRED)
+            here = m_out if WHOLE else m_out & (o_n + i_walk * BN < N)
+            tl.store(p_out + i_walk * BN, total, mask=here)
+            words = later
+            words_2 = later_2
+            scale = later_scale
