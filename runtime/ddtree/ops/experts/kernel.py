@@ -51,9 +51,13 @@ def arrange(
 def tile(p_owner, p_pairs, i_tile, BM: tl.constexpr, LONE: tl.constexpr):
     """Expert and pairs [BM] of a tile, -1 where there is none. LONE: a tile is one pair's."""
     expert = tl.load(p_owner + i_tile).to(tl.int32)
-    o_m = tl.arange(0, BM)
-    pair = tl.where(o_m == 0, i_tile, -1) if LONE else tl.load(p_pairs + i_tile * BM + o_m)
-    return expert, pair
+    return expert, pairs(p_pairs, i_tile, tl.arange(0, BM), BM, LONE)
+
+
+@triton.jit
+def pairs(p_pairs, i_tile, o_m, BM: tl.constexpr, LONE: tl.constexpr):
+    """Those of a tile at o_m."""
+    return tl.where(o_m == 0, i_tile, -1) if LONE else tl.load(p_pairs + i_tile * BM + o_m)
 
 
 @triton.jit

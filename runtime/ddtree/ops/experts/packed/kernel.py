@@ -2,13 +2,14 @@
 
 Weights x tokens, as the products of floats. A lane of the matrix unit has columns 2 q, 2 q + 1,
 2 q + 8 and 2 q + 9 of 16; here it gets eight that lie side by side, of words and features alike, so
-that memory has them as the unit does. Rows are cut into eights, the first dimension, likewise.
+that memory has them as the unit does. All is loaded as [rows, columns], rows in the order of `cut`:
+with more dimensions Triton 3.6 and 3.7 give lanes unlike rows, and one goes by shared memory.
 """
 
 import triton
 import triton.language as tl
 
-from ddtree.ops.experts.kernel import tile
+from ddtree.ops.experts.kernel import pairs, tile
 
 # A place of two words at once: (x >> 4 p) & 15 in the last bits of a float whose ulp is 1, less
 # what that float has more. Without this a compiler takes 16-bit numbers one by one.
@@ -44,21 +45,26 @@ def numbers(words, PLACE: tl.constexpr, kind: tl.constexpr, PAIRED: tl.constexpr
 
 
 @triton.jit
-def operand(rows):
-    """[8, S, R, 32] as an operand [S, 8 R, 32], columns in the order of its lanes."""
-    S: tl.constexpr = rows.shape[1]
-    R: tl.constexpr = rows.shape[2]
-    split = tl.reshape(rows, [8, S, R, 4, 2, 2, 2])  # row, .., lane q, chunk, eight, odd
-    return tl.reshape(tl.permute(split, [1, 2, 0, 4, 5, 3, 6]), [S, 8 * R, 32])
+def cut(o, SEGMENTS: tl.constexpr):
+    """Row and segment of place o: eights of rows, of every segment, one after the other."""
+    return o // (8 * SEGMENTS) * 8 + o % 8, o // 8 % SEGMENTS
 
 
 @triton.jit
-def spread(loaded):
-    """Scales [4, 8, S, R, 2] (q, row, .., odd) as an operand [S, 8 R, 16], two of each four 0."""
-    S: tl.constexpr = loaded.shape[2]
-    R: tl.constexpr = loaded.shape[3]
-    both = tl.join(loaded, tl.zeros_like(loaded))  # q, row, S, R, odd, eight
-    return tl.reshape(tl.permute(both, [2, 3, 1, 0, 5, 4]), [S, 8 * R, 16])
+def operand(loaded, SEGMENTS: tl.constexpr):
+    """[rows in order of `cut`, 32] as [SEGMENTS, rows, 32], columns as lanes have them."""
+    R: tl.constexpr = loaded.shape[0] // (8 * SEGMENTS)
+    split = tl.reshape(loaded, [R, SEGMENTS, 8, 4, 2, 2, 2])  # lane q, chunk, eight, odd
+    return tl.reshape(tl.permute(split, [1, 0, 2, 4, 5, 3, 6]), [SEGMENTS, 8 * R, 32])
+
+
+@triton.jit
+def spread(loaded, SEGMENTS: tl.constexpr):
+    """Scales [rows in order of `cut` x lane q, 2] as [SEGMENTS, rows, 16], two of each four 0."""
+    R: tl.constexpr = loaded.shape[0] // (32 * SEGMENTS)
+    both = tl.join(loaded, tl.zeros_like(loaded))
+    split = tl.reshape(both, [R, SEGMENTS, 8, 4, 2, 2])  # q, odd, eight
+    return tl.reshape(tl.permute(split, [1, 0, 2, 3, 5, 4]), [SEGMENTS, 8 * R, 16])
 
 
 @triton.jit
@@ -74,7 +80,7 @@ def column(scale, COLUMN: tl.constexpr, BM: tl.constexpr):
 
 @triton.jit
 def features(p_x, own, o_k, K: tl.constexpr, ALL: tl.constexpr):
-    """Four places of half a line, each [8, S, BM / 8, 32]; o_k: columns of the first.
+    """Four places of half a line, as words lie; o_k: columns of the first.
 
     ALL: no column is past K.
     """
@@ -89,9 +95,10 @@ def features(p_x, own, o_k, K: tl.constexpr, ALL: tl.constexpr):
 @triton.jit
 def added(total, words, x, scale, HALF: tl.constexpr, BM: tl.constexpr, PAIRED: tl.constexpr):
     """Half a line's products on top of total [S, rows, BM]."""
-    ready = operand(words)
+    S: tl.constexpr = total.shape[0]
+    ready = operand(words, S)
     for i_place in tl.static_range(4):
-        own = tl.permute(operand(x[i_place]), [0, 2, 1])
+        own = tl.permute(operand(x[i_place], S), [0, 2, 1])
         part = tl.dot(numbers(ready, i_place, own.dtype, PAIRED), own, input_precision="ieee")
         total = tl.fma(part, column(scale, HALF * 4 + i_place, BM), total)
     return total
@@ -141,25 +148,24 @@ def multiply_packed(
         STEPS: tl.constexpr = (LINES + SEGMENTS - 1) // SEGMENTS
         WHOLE: tl.constexpr = LINES % SEGMENTS == 0
         ALL: tl.constexpr = WHOLE and K % 256 == 0
-        o_8 = tl.arange(0, 8)
-        o_r = tl.arange(0, BN // 8) * 8
-        o_w = tl.arange(0, 32)[None, None, None, :]
-        line = tl.arange(0, SEGMENTS)[None, :, None, None] * STEPS
-        o_b = o_8[:, None, None, None] + o_r[None, None, :, None]
-        p_lines = p_words + placed(expert, o_b, line, i_n, N, LINES, PIECE, PIECES) * 64 + o_w
-        # scales lie as `spread` wants them, features as words do
-        s_line = tl.arange(0, SEGMENTS)[None, None, :, None, None] * STEPS
-        s_b = o_8[None, :, None, None, None] + o_r[None, None, None, :, None]
-        o_g = tl.arange(0, 4)[:, None, None, None, None] * 2
-        o_g += tl.arange(0, 2)[None, None, None, None, :]
-        p_own = p_scale + placed(expert, s_b, s_line, i_n, N, LINES, PIECE, PIECES) * 8 + o_g
-        of = tl.permute(tl.reshape(pair, [BM // 8, 1, 8, 1]), [2, 1, 0, 3])
-        m_x = of + line * 0 >= 0
+        o_w = tl.arange(0, 32)[None, :]
+        row, segment = cut(tl.arange(0, SEGMENTS * BN), SEGMENTS)
+        line = (segment * STEPS)[:, None]
+        p_lines = placed(expert, row[:, None], line, i_n, N, LINES, PIECE, PIECES) * 64 + o_w
+        p_lines += p_words
+        o_s = tl.arange(0, SEGMENTS * BN * 4)
+        row, segment = cut(o_s // 4, SEGMENTS)
+        s_line = (segment * STEPS)[:, None]
+        p_own = placed(expert, row[:, None], s_line, i_n, N, LINES, PIECE, PIECES) * 8
+        p_own += p_scale + (o_s % 4 * 2)[:, None] + tl.arange(0, 2)[None, :]
+        o_m, segment = cut(tl.arange(0, SEGMENTS * BM), SEGMENTS)
+        of = pairs(p_pairs, tl.program_id(1), o_m, BM, LONE)[:, None]
         token = of // TOP if GATED else of
-        o_k = line * 256 + o_w
+        o_k = (segment * STEPS)[:, None] * 256 + o_w
         p_tokens = p_x + token.to(tl.int64) * K + o_k
-        m_w = o_b + line >= 0
-        m_s = s_b + s_line >= 0
+        m_x = of >= 0
+        m_w = line >= 0
+        m_s = s_line >= 0
         words = tl.load(p_lines, mask=m_w if WHOLE else m_w & (line < LINES), other=0)
         scale = tl.load(p_own, mask=m_s if WHOLE else m_s & (s_line < LINES), other=0.0)
         x = features(p_tokens, m_x, o_k, K, ALL)
@@ -168,7 +174,7 @@ def multiply_packed(
             m_now = m_w if WHOLE else m_w & (line + i_step < LINES)
             words_2 = tl.load(p_lines + 32, mask=m_now, other=0)
             x_2 = features(p_tokens + 128, m_x, o_k + (i_step * 256 + 128), K, ALL)
-            now = spread(scale)
+            now = spread(scale, SEGMENTS)
             total = added(total, words, x, now, 0, BM, PAIRED)
             p_lines += 1024
             p_own += 128
@@ -207,22 +213,19 @@ def walk_packed(
         WHOLE: tl.constexpr = N % (WALK * BN) == 0
         begin = i_n * (WALK * BN)
         first = expert.to(tl.int64) * (BLOCKS * 16) + begin
-        o_8 = tl.arange(0, 8)
-        o_r = tl.arange(0, BN // 8) * 8
-        o_w = tl.arange(0, 32)[None, None, None, :]
-        o_b = o_8[:, None, None, None] + o_r[None, None, :, None]
+        o_w = tl.arange(0, 32)[None, :]
+        o_b = tl.arange(0, BN)[:, None]
         p_rows = p_words + (first + o_b) * 64 + o_w
-        s_b = o_8[None, :, None, None, None] + o_r[None, None, None, :, None]
-        o_g = tl.arange(0, 4)[:, None, None, None, None] * 2
-        o_g += tl.arange(0, 2)[None, None, None, None, :]
-        p_own = p_scale + (first + s_b) * 8 + o_g
+        o_s = tl.arange(0, BN * 4)[:, None]
+        s_b = o_s // 4
+        p_own = p_scale + (first + s_b) * 8 + o_s % 4 * 2 + tl.arange(0, 2)[None, :]
         m_w = o_b >= 0
         m_s = s_b >= 0
         m_now = m_w if WHOLE else begin + o_b < N
         words = tl.load(p_rows, mask=m_now, other=0)
         words_2 = tl.load(p_rows + 32, mask=m_now, other=0)
         scale = tl.load(p_own, mask=m_s if WHOLE else m_s & (begin + s_b < N), other=0.0)
-        of = tl.permute(tl.reshape(pair, [BM // 8, 1, 8, 1]), [2, 1, 0, 3])
+        of = pairs(p_pairs, tl.program_id(1), tl.arange(0, BM), BM, LONE)[:, None]
         p_held = p_x + of.to(tl.int64) * K + o_w
         x = features(p_held, of >= 0, o_w, K, K % 256 == 0)
         x_2 = features(p_held + 128, of >= 0, o_w + 128, K, K % 256 == 0)
@@ -237,7 +240,7 @@ def walk_packed(
             later_2 = tl.load(p_rows + (o_next * 64 + 32), mask=m_next & more, other=0)
             m_scale = m_s if WHOLE else m_s & (begin + s_b + o_next < N)
             later_scale = tl.load(p_own + o_next * 8, mask=m_scale & more, other=0.0)
-            now = spread(scale)
+            now = spread(scale, 1)
             total = tl.zeros([1, BN, BM], tl.float32)
             total = added(total, words, x, now, 0, BM, PAIRED)
             total = added(total, words_2, x_2, now, 1, BM, PAIRED)
