@@ -12,9 +12,9 @@ pytestmark = pytest.mark.gpu
 
 
 def microseconds(graph: torch.cuda.CUDAGraph) -> float:
-    """Median of 9 times 20 replays."""
+    """The least of 30 times 20 replays: other programs of the device make none quicker."""
     times = []
-    for _ in range(9):
+    for _ in range(30):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         begin.record()
         for _ in range(20):
@@ -22,7 +22,7 @@ def microseconds(graph: torch.cuda.CUDAGraph) -> float:
         end.record()
         end.synchronize()
         times.append(begin.elapsed_time(end) / 20 * 1e3)
-    return float(sorted(times)[4])
+    return float(min(times))
 
 
 def test_graphs_recorded_later_leave_no_gaps_in_the_first() -> None:

@@ -20,6 +20,7 @@ class Drafter(Protocol):
     @property
     def held(self) -> ModelShape:
         """What of its layers this rank has."""
+
     @property
     def mask_embedding(self) -> torch.Tensor | None:
         """[H], where the mask is none of the target's tokens."""
