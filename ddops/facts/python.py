@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import json
 
+from ddops.facts import versions
 from ddops.spec.command import Run
 from ddops.spec.observed import Python
 
-_PROBE = r"""
-import json, platform, re, sys, sysconfig
+_PROBE = (
+    versions.PROBE
+    + r"""
+import json, platform, re, sysconfig
 from importlib.util import find_spec
-from pathlib import Path
 
-def installed(name):
-    for folder in sys.path:
-        for found in Path(folder).glob(f"{name}-*.dist-info"):
-            return found.stem.removeprefix(f"{name}-")
-    from importlib.metadata import PackageNotFoundError, version  # twice the time of all the rest
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-torch = installed("torch")
 package = find_spec("torch")
 built = Path(package.origin).with_name("version.py") if package and package.origin else None
 cuda = re.search(r"^cuda\b.*= '([\d.]+)'", built.read_text() if built else "", re.M)
@@ -32,11 +23,12 @@ print(json.dumps({
     "base": sys.base_prefix,
     "headers": Path(sysconfig.get_path("include"), "Python.h").exists(),
     "engine": find_spec(sys.argv[1]) is not None,
-    "torch": torch,
+    "torch": installed("torch") or described("torch"),
     "torch_cuda": cuda[1] if cuda else None,
     "missing": [name for name in sys.argv[1:] if find_spec(name) is None],
 }))
 """
+)
 
 
 def command(interpreter: str, needed: tuple[str, ...]) -> Run:

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from ddops.engines.base import Engine
+from ddops.facts import versions
 from ddops.spec.command import Run
 from ddops.spec.software import Software
 
-_PROBE = r"""
-import json, os, re, shutil, subprocess, sys
+_PROBE = (
+    versions.PROBE
+    + r"""
+import json, os, re, shutil, subprocess
 from importlib.util import find_spec
-from pathlib import Path
-
-def installed(name):
-    stem = name.replace("-", "_")
-    for place in sys.path:
-        for found in Path(place).glob(f"{stem}-*.dist-info"):
-            return found.stem.removeprefix(f"{stem}-")
-
-def described(name):
-    from importlib.metadata import PackageNotFoundError, version  # twice the time of all the rest
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 def folder(module):
     spec = find_spec(module)
@@ -50,6 +39,7 @@ print(json.dumps({
     "flash_attn_cute": bool(attention and (attention / "cute").is_dir()),
 }))
 """
+)
 
 
 def command(interpreter: str, engine: Engine) -> Run:

@@ -18,7 +18,7 @@ from ddtree.layers.linear import Linear
 from ddtree.layers.norm import RmsNorm
 from ddtree.layers.rotary import rotary_of, rotate
 from ddtree.models.assemble import Assembler
-from ddtree.models.split import UNSPLIT, Split
+from ddtree.models.split import UNSPLIT, Split, uneven
 from ddtree.models.weights import (
     NORM,
     QK_NORM,
@@ -118,13 +118,8 @@ class Drafter(nn.Module):
 
 
 def shared(shape: DrafterShape, split: Split) -> Split:
-    """How ranks share a drafter: its layers by heads and features, or, where those do not divide,
-    not at all.
-    """
-    size, layers = split.group.size, shape.layers
-    heads = layers.num_kv_heads
-    odd = layers.num_heads % size or layers.intermediate_size % size
-    return UNSPLIT if odd or (size % heads and heads % size) else split
+    """How ranks share a drafter: as a target, or, where it does not divide, not at all."""
+    return UNSPLIT if uneven(shape.layers, split) else split
 
 
 def drafter_shapes(shape: DrafterShape) -> Shapes:

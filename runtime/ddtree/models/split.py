@@ -118,14 +118,12 @@ def rule_of(name: str) -> Rule | None:
     return RULES.get(name.replace("mlp.shared_experts.", "mlp.", 1))
 
 
-def check_divides(path: Path, shape: ModelShape, split: Split) -> None:
-    """Raise ModelError unless every rank gets an equal share."""
+def uneven(shape: ModelShape, split: Split) -> list[str]:
+    """What of a model its ranks cannot have equal shares of."""
     size, experts = split.group.size, shape.experts
     counted = {"attention heads": shape.num_heads, "tokens of the vocabulary": shape.vocab_size}
     if experts is None or experts.dense_layers:
         counted["features of a feed-forward"] = shape.intermediate_size
-    if experts is None and split.whole_experts:
-        raise ModelError(path, "has no experts to share out", hint=f"give --tp {size} for --ep")
     if experts is not None:
         counted["features of the shared expert"] = experts.shared_size
         whole = split.whole_experts
@@ -134,7 +132,15 @@ def check_divides(path: Path, shape: ModelShape, split: Split) -> None:
         )
     if shape.latent is None and size % shape.num_kv_heads:
         counted["key and value heads"] = shape.num_kv_heads
-    if odd := [f"{count} {what}" for what, count in counted.items() if count % size]:
+    return [f"{count} {what}" for what, count in counted.items() if count % size]
+
+
+def check_divides(path: Path, shape: ModelShape, split: Split) -> None:
+    """Raise ModelError unless every rank gets an equal share."""
+    size = split.group.size
+    if shape.experts is None and split.whole_experts:
+        raise ModelError(path, "has no experts to share out", hint=f"give --tp {size} for --ep")
+    if odd := uneven(shape, split):
         raise ModelError(
             path,
             f"{', '.join(odd)} cannot be shared out to {size} ranks",

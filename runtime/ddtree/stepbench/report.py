@@ -9,9 +9,6 @@ from typing import Any
 import torch
 
 import ddtree
-from ddtree.models.dflash import shared
-from ddtree.models.split import Split
-from ddtree.parallel.group import Group
 from ddtree.stepbench.clock import copy_bandwidth
 from ddtree.stepbench.measure import Bench, Case, StepTime, random_models
 from ddtree.stepbench.routing import Routing, routed
@@ -84,8 +81,7 @@ def _share(wanted: Wanted, pair: Pair) -> dict[str, Any]:
     target, drafter = pair.target, pair.drafter
     said: dict[str, Any] = {"layers": target.num_layers}
     if wanted.rank_of > 1:
-        split = Split(Group(0, wanted.rank_of))
-        shares = shared(PAIRS[wanted.pair].drafter, split) is split
+        shares = drafter.layers.num_heads < PAIRS[wanted.pair].drafter.layers.num_heads
         said |= {
             "rank_of": wanted.rank_of,
             "absent": {
