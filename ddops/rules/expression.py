@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError, meta
+from jinja2 import StrictUndefined, Template, TemplateError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from packaging.version import InvalidVersion, Version
 
@@ -44,7 +44,7 @@ def holds(expression: str, names: dict[str, Any]) -> bool:
 
 
 def filled(text: str, names: dict[str, Any]) -> str:
-    return _environment().from_string(text).render(names)
+    return _template(text).render(names)
 
 
 def check(rule: Rule) -> None:
@@ -73,6 +73,11 @@ def _environment() -> ImmutableSandboxedEnvironment:
 @cache
 def _compiled(expression: str) -> Callable[..., Any]:
     return _environment().compile_expression(expression, undefined_to_none=False)
+
+
+@cache
+def _template(text: str) -> Template:
+    return _environment().from_string(text)
 
 
 def _version(text: str | None) -> Version | None:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ddops.errors import SpecError, UsageError
 from ddops.rules import expression
 from ddops.rules.learned import learned
-from ddops.rules.weigh import table, weigh
+from ddops.rules.weigh import shipped, table, weigh
 from ddops.spec.matrix import Variant
 from ddops.spec.rule import Rule, Table
 from ddops.spec.search import Wall
@@ -124,6 +124,11 @@ def test_a_mistake_in_a_rule_is_found_when_the_table_is_read(
     with pytest.raises(SpecError) as caught:
         expression.check(rule(**parts))
     assert text in caught.value.subject
+
+
+@pytest.mark.parametrize("one", shipped(), ids=lambda one: one.name)
+def test_no_shipped_rule_has_a_mistake(one: Rule) -> None:
+    expression.check(one)
 
 
 def test_an_expression_cannot_reach_out_of_its_sandbox() -> None:
