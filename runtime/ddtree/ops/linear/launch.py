@@ -34,8 +34,9 @@ MANY = 128  # tokens above which one program walks all of K, and none stores a p
 # 166 / 144 and 408 / 375; 4096 x 12288 84 / 135 and 246 / 281
 # (in 4 splits), for it has too few of them.
 MOST = 80  # tokens up to which they are one tile and one beside it
-DEEP = 112 << 10  # bytes under way
-LONG = 4096  # features of a split from which 49 tokens or more want twice as many
+# us with 112 / 148 / 200 KiB: 6144 x 4096 17.4 / 16.4 / 16.6 at 33 tokens, 19.1 / 17.4 / 17.6 at
+# 65, 19.9 / 18.3 at 128 (with all there is); 4096 x 12288 33.4 / 32.3 / 33.0 at 65.
+DEEP, DEEPER = 112 << 10, 148 << 10  # bytes under way up to 32 tokens, and up to MOST
 BROAD = 6144  # weight rows whose tiles of 128 x 256 fill a device from 512 tokens on
 
 # A narrow weight waits for memory's latency, not for its bandwidth: 16 rows a program, all of K in
@@ -108,12 +109,12 @@ def choose(m: int, n: int, mode: int, x: torch.Tensor) -> Blocks:
     how, device = cut(rows, k), limits(x.device)
     if not narrow(rows, k):
         alone = m <= MANY and -(-rows // TILE) * how.splits <= device.multiprocessors
-        half = alone and (m <= 48 or how.span < LONG)
+        deep = device.shared if not alone or m > MOST else DEEP if m <= 32 else DEEPER
         tile = wide_tile(m, mode, how, alone=alone)
         broad = replace(tile, tokens=256, stages=4, width=64)
         if m >= 512 and rows >= BROAD and tile.width == 128:
             tile = broad if fitted(broad, device.shared, x) == broad else tile
-        return fitted(tile, min(device.shared, DEEP if half else device.shared), x)
+        return fitted(tile, min(device.shared, deep), x)
     tile = narrow_tile(m, rows, mode, how, device)
     count = -(-rows // tile.rows) * -(-m // (tile.tokens + tile.beside)) * how.splits
     room = device.shared if count <= device.multiprocessors else device.shared // 2
