@@ -33,8 +33,7 @@ def logs(
     from ddops.flows.site import opened
 
     with opened(box) as site:
-        last = flow.log_tail
-        texts = flow.follow(site, lines, Output()) if follow else [last(site.host, site.box, lines)]
+        texts = flow.follow(site, lines, Output()) if follow else [flow.log_tail(site, lines)]
         with suppress(KeyboardInterrupt):  # the way to end it, so no error
             for text in texts:
                 sys.stdout.write(text)

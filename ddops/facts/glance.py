@@ -6,7 +6,7 @@ import time
 
 from ddops.engines.table import ENGINES
 from ddops.facts import apt, clock, hardware, imports, port, python, tools, units
-from ddops.facts.look import NO_PROGRAM, look_service, look_system
+from ddops.facts.look import NO_PROGRAM, look_service, look_system, supervisor
 from ddops.host.base import Host
 from ddops.host.open import place_of
 from ddops.spec.box import Box
@@ -67,7 +67,7 @@ def _port(host: Host, place: Place, wish: Deployment) -> Port | None:
 
 def _service(host: Host, place: Place, machine: System) -> Service | None:
     probe = Run(argv=(place.python, "-c", "import ddops"), why="look whether ddops is there")
-    return look_service(host, place, machine) if host.run(probe).ok else None
+    return look_service(host, place, supervisor(machine)) if host.run(probe).ok else None
 
 
 def _absent(host: Host, place: Place, wish: Deployment) -> list[Weights]:

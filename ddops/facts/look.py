@@ -32,6 +32,7 @@ from ddops.spec.observed import (
     Offer,
     Python,
     Service,
+    Supervisor,
     Surveyed,
     System,
 )
@@ -44,7 +45,7 @@ def look(host: Host, box: Box) -> Observed:
     place, wish = place_of(host, box), box.deployment
     machine = look_system(host, place)
     drafter = wish.decoding.drafter
-    running = look_service(host, place, machine)
+    running = look_service(host, place, supervisor(machine))
     gpus, doing = hardware.look(host)
     return Observed(
         system=machine,
@@ -96,11 +97,14 @@ def look_environment(host: Host, place: Place) -> Environment:
     return environment.parse(_said(host, environment.command(place.engine_python)))
 
 
-def look_service(host: Host, place: Place, machine: System) -> Service:
-    kind = service.supervisor(machine, service.wished())
-    said = _said(host, service.command(place, kind))
-    unit, env = host.read(place.unit_path(kind)), host.read(place.env_file)
-    return service.parse(said, kind, unit=unit, env=env, user=machine.user)
+def supervisor(machine: System) -> Supervisor:
+    return service.supervisor(machine, service.wished())
+
+
+def look_service(host: Host, place: Place, by: Supervisor) -> Service:
+    said = _said(host, service.command(place, by.kind))
+    unit, env = host.read(place.unit_path(by.kind)), host.read(place.env_file)
+    return service.parse(said, by, unit=unit, env=env)
 
 
 def _look_weights(host: Host, place: Place, wanted: Weights) -> Holding | None:

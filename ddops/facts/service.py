@@ -11,7 +11,7 @@ from typing import Final
 
 from ddops.errors import UsageError
 from ddops.spec.command import Run
-from ddops.spec.observed import Service, ServiceState, SupervisorKind, System
+from ddops.spec.observed import Service, ServiceState, Supervisor, SupervisorKind, System
 from ddops.spec.place import Place
 
 KINDS: Final[tuple[SupervisorKind, ...]] = ("systemd", "systemd-user", "background")
@@ -22,15 +22,22 @@ _KILLED = "2"  # CLD_KILLED: ExecMainStatus is a signal, not an exit code
 _DUMPED = "3"  # CLD_DUMPED
 
 
-def supervisor(system: System, wish: str | None = None) -> SupervisorKind:
+def supervisor(system: System, wish: str | None = None) -> Supervisor:
     """systemd where it is process 1 and we may use it, else the user's own, else our keeper."""
-    if wish:
-        known: dict[str, SupervisorKind] = {kind: kind for kind in KINDS}
-        if wish not in known:
-            raise UsageError(
-                f"DDOPS_SUPERVISOR={wish} names no supervisor", hint=f"one of {', '.join(KINDS)}"
-            )
-        return known[wish]
+    kind = _wished(wish) if wish else _found(system)
+    return Supervisor(kind=kind, sudo=kind == "systemd" and system.user != "root")
+
+
+def _wished(name: str) -> SupervisorKind:
+    known: dict[str, SupervisorKind] = {kind: kind for kind in KINDS}
+    if name not in known:
+        raise UsageError(
+            f"DDOPS_SUPERVISOR={name} names no supervisor", hint=f"one of {', '.join(KINDS)}"
+        )
+    return known[name]
+
+
+def _found(system: System) -> SupervisorKind:
     if system.pid1 == "systemd" and system.root:
         return "systemd"
     return "systemd-user" if system.user_manager else "background"
@@ -65,20 +72,19 @@ def loaded(place: Place, kind: SupervisorKind) -> tuple[Run, ...]:
 
 def parse(
     text: str,
-    kind: SupervisorKind,
+    by: Supervisor,
     *,
     unit: bytes | None,
     env: bytes | None,
-    user: str,
     now: float | None = None,
 ) -> Service:
-    """`unit` and `env` are the files as they lie on the box; `user` is who looks."""
-    said = _keeper(json.loads(text)) if kind == "background" else _systemd(text, now or time.time())
+    """`unit` and `env` are the files as they lie on the box."""
+    ours_keeps = by.kind == "background"
+    said = _keeper(json.loads(text)) if ours_keeps else _systemd(text, now or time.time())
     if unit is None:
         said["state"] = "absent"
     ours = {
-        "kind": kind,
-        "sudo": kind == "systemd" and user != "root",
+        **dict(by),
         "unit_sha256": _sha256(unit),
         "env_sha256": _sha256(env),
     }

@@ -180,7 +180,7 @@ def _walk(site: Site, planned: Plan, course: Course, voice: Voice) -> None:
             started_at = now()
             _rest(planned, cell)
             try:
-                stage = stage or staged(site, planned.journal, variant, deployment, voice)
+                stage = stage or staged(course, planned.journal, variant, deployment, voice)
             except ServiceError as error:
                 record = refused(course, cell, deployment, started_at, error)
             else:

@@ -21,6 +21,7 @@ from ddops.bench.prompts import PromptSet, questions, warm_up
 from ddops.bench.quality import alone, garbage, lossless
 from ddops.errors import ServiceError
 from ddops.facts import busy
+from ddops.flows.advise import Asked
 from ddops.flows.coding import coding
 from ddops.flows.service import Served
 from ddops.flows.site import Site
@@ -48,7 +49,12 @@ class Course:
     commit: str | None
     command: tuple[str, ...]
     folder: Path  # of the run
-    gpus: int  # that the box has
+    asked: Asked  # the box, before the first switch
+
+    @property
+    def gpus(self) -> int:
+        """That the box has."""
+        return len(self.asked.known.box.gpus)
 
 
 @dataclass(frozen=True)

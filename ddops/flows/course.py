@@ -17,9 +17,10 @@ from ddops.engines.table import ENGINES
 from ddops.facts import health
 from ddops.facts.look import look
 from ddops.flows import kept
+from ddops.flows.advise import ask
 from ddops.flows.cell import Course, Stage, now
 from ddops.flows.perform import perform
-from ddops.flows.service import Served, current, facts_digest, switch
+from ddops.flows.service import Served, current, facts_digest, serve, switch
 from ddops.flows.site import Site
 from ddops.flows.stop import stop_plan
 from ddops.flows.voice import Voice
@@ -44,8 +45,9 @@ class Wanted:
 
 def begin(site: Site, wanted: Wanted, command: tuple[str, ...]) -> Course:
     """Write down what all records of this run share, and what the box serves before it."""
-    heard = Listening(site.host)
-    seen, measured_by = look(heard, site.box), commit()
+    heard, measured_by = Listening(site.host), commit()
+    there = site.box.model_copy(update={"deployment": wanted.base})
+    seen = look(heard, there)
     digest = facts_digest(seen)
     journal, prompts = wanted.journal, wanted.prompts
     session = Session(
@@ -85,15 +87,18 @@ def begin(site: Site, wanted: Wanted, command: tuple[str, ...]) -> Course:
         measured_by,
         command,
         folder=journal.folder,
-        gpus=len(seen.gpus),
+        asked=ask(Site(site.host, there), wanted.base, seen),
     )
 
 
 def staged(
-    site: Site, journal: Journal, variant: Variant, deployment: Deployment, voice: Voice
+    course: Course, journal: Journal, variant: Variant, deployment: Deployment, voice: Voice
 ) -> Stage:
+    """Variants change how it decodes: what the box said when the run began holds for all."""
+    site = course.site
+    there = Site(site.host, site.box.model_copy(update={"deployment": deployment}))
     with kept.log(journal.folder, site, f"{variant.name}.start"):
-        served = switch(site.host, site.box, deployment, voice=voice)
+        served = serve(there, course.asked, voice)
     stage = Stage(served, _engine(served))
     run = journal.run
     assert run is not None, "run.json is written before the first switch"

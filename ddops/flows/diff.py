@@ -6,6 +6,7 @@ from ddops.analysis import drift
 from ddops.errors import ServiceError
 from ddops.facts import process, service
 from ddops.facts.look import look, look_environment
+from ddops.flows.advise import ask
 from ddops.flows.plan import Rendered, render
 from ddops.flows.site import Site
 from ddops.render.unit import argv_of
@@ -25,9 +26,10 @@ def diff(site: Site) -> list[Drift]:
         raise ServiceError(
             f"nothing is deployed on box `{site.box.name}`", hint=f"`ddops deploy {site.box.name}`"
         )
-    rendered = render(site, site.box.deployment, seen)
+    wish = site.box.deployment
+    rendered = render(site, wish, ask(site, wish, seen))
     return [
-        *drift.deployment(site.box.deployment, proven.deployment),
+        *drift.deployment(wish, proven.deployment),
         *_unit(site, seen, rendered),
         *_secrets(site, seen, rendered),
         *_running(site, seen),

@@ -8,7 +8,7 @@ from ddops.bench.failure import classify
 from ddops.engines.table import ENGINES
 from ddops.errors import ServiceError
 from ddops.facts import health, replicas
-from ddops.facts.look import api_key, look_service, look_system, way_to
+from ddops.facts.look import api_key, way_to
 from ddops.flows.logs import log_tail
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
@@ -60,12 +60,11 @@ def wait(site: Site, deployment: Deployment, voice: Voice) -> Service:
     """
     serving, engine = deployment.serving, ENGINES[deployment.engine]
     url, key = way_to(site.host, serving), api_key(site.host, serving)
-    machine = look_system(site.host, site.place)
     began, status, answered = time.monotonic(), "", False
     what = "to generate its first token" if deployment.router is None else "behind every address"
     with voice.step(f"wait for {deployment.model.name} {what}"):
         while True:
-            seen = look_service(site.host, site.place, machine)
+            seen = site.service()
             elapsed = time.monotonic() - began
             if _ended(seen, elapsed):
                 when = "answered, then died" if answered else "died"
@@ -144,7 +143,7 @@ def _never_ready(site: Site, status: str, elapsed: float) -> ServiceError:
 
 def _tail(site: Site) -> str:
     """Only of this start: both our keeper's log and the journal go on across starts."""
-    text = log_tail(site.host, site.box, TAIL).rstrip()
+    text = log_tail(site, TAIL).rstrip()
     for mark in ("] started process ", f"Starting {site.place.service}.service"):
         text = text.rpartition(mark)[2]
     lines = text.partition("\n")[2] or text  # what is left of the marking line says nothing

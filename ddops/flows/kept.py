@@ -65,7 +65,7 @@ def weights(seen: Observed) -> Iterator[WeightsPart]:
 def unit(folder: Path, site: Site, variant: str) -> None:
     """The unit of a variant as its supervisor has it, drop-ins and defaults included."""
     with suppress(HostError):
-        kind = site.service().kind
+        kind = site.supervisor.kind
         if kind == "background":
             loaded = site.host.read(site.place.unit_path(kind)) or b""
             text = loaded.decode("utf-8", "replace")

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator
 from ddops.errors import HostError
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
-from ddops.host.base import Host
-from ddops.spec.box import Box
 from ddops.spec.command import Result, Run
-from ddops.spec.observed import Service
+from ddops.spec.observed import Supervisor
 from ddops.spec.place import Place
 
 Ask = Callable[[Run], Result]
@@ -21,22 +19,21 @@ _MOST_LINES = 20_000  # of what was written beside one cell
 _AWAY_S = 2.0  # between two tries to reach a box that went away
 
 
-def log_tail(host: Host, box: Box, lines: int = 50) -> str:
+def log_tail(site: Site, lines: int = 50) -> str:
     """The last lines of the service's log; empty when there is none."""
-    site = Site(host, box)
-    return host.run(_last(site.service(), site.place, lines)).stdout
+    return site.host.run(_last(site.supervisor, site.place, lines)).stdout
 
 
 def mark(site: Site) -> Callable[[], str]:
     """A place in the service's log; what it returns gives the text since then, the last of it."""
-    seen, place = site.service(), site.place
-    if seen.kind == "background":
+    by, place = site.supervisor, site.place
+    if by.kind == "background":
         size = _size(site.host.run, place.log_file)
         return lambda: _grown(site.host.run, place, size)
-    said = site.host.run(_journal(seen, place, ("-n", "0", "--show-cursor"))).stdout
+    said = site.host.run(_journal(by, place, ("-n", "0", "--show-cursor"))).stdout
     cursor = said.rpartition("-- cursor: ")[2].strip()
     after = (f"--after-cursor={cursor}",) if cursor else ("--boot",)
-    return lambda: site.host.run(_journal(seen, place, (*after, "-n", str(_MOST_LINES)))).stdout
+    return lambda: site.host.run(_journal(by, place, (*after, "-n", str(_MOST_LINES)))).stdout
 
 
 def follow(site: Site, lines: int, voice: Voice) -> Iterator[str]:
@@ -44,15 +41,15 @@ def follow(site: Site, lines: int, voice: Voice) -> Iterator[str]:
 
     A box that goes away, for a reboot perhaps, is waited for.
     """
-    seen, place = site.service(), site.place
+    by, place = site.supervisor, site.place
 
     def ask(command: Run) -> Result:
         return _patiently(site, command, voice)
 
-    if seen.kind == "background":
+    if by.kind == "background":
         yield from _follow_file(ask, place, lines)
     else:
-        yield from _follow_journal(ask, seen, place, lines)
+        yield from _follow_journal(ask, by, place, lines)
 
 
 def _patiently(site: Site, command: Run, voice: Voice) -> Result:
@@ -80,8 +77,8 @@ def _follow_file(ask: Ask, place: Place, lines: int) -> Iterator[str]:
         size = now
 
 
-def _follow_journal(ask: Ask, seen: Service, place: Place, lines: int) -> Iterator[str]:
-    command = _journal(seen, place, ("-n", str(lines), "--show-cursor"))
+def _follow_journal(ask: Ask, by: Supervisor, place: Place, lines: int) -> Iterator[str]:
+    command = _journal(by, place, ("-n", str(lines), "--show-cursor"))
     while True:
         said = ask(command)
         text, _, cursor = said.stdout.rpartition("-- cursor: ")
@@ -90,9 +87,9 @@ def _follow_journal(ask: Ask, seen: Service, place: Place, lines: int) -> Iterat
         time.sleep(_POLL_S)
         if cursor.strip():
             after = ("--show-cursor", f"--after-cursor={cursor.strip()}")
-            command = _journal(seen, place, after)
+            command = _journal(by, place, after)
         elif not said.ok:  # a journal in memory begins anew at each boot
-            command = _journal(seen, place, ("--boot", "--show-cursor"))
+            command = _journal(by, place, ("--boot", "--show-cursor"))
 
 
 def _grown(ask: Ask, place: Place, size: int) -> str:
@@ -106,13 +103,13 @@ def _size(ask: Ask, path: str) -> int:
     return int(said or 0)
 
 
-def _last(seen: Service, place: Place, lines: int) -> Run:
-    if seen.kind == "background":
+def _last(by: Supervisor, place: Place, lines: int) -> Run:
+    if by.kind == "background":
         return Run(argv=("tail", "-n", str(lines), place.log_file), why="log")
-    return _journal(seen, place, ("-n", str(lines)))
+    return _journal(by, place, ("-n", str(lines)))
 
 
-def _journal(seen: Service, place: Place, more: tuple[str, ...]) -> Run:
-    whose = "--user-unit" if seen.kind == "systemd-user" else "--unit"
+def _journal(by: Supervisor, place: Place, more: tuple[str, ...]) -> Run:
+    whose = "--user-unit" if by.kind == "systemd-user" else "--unit"
     argv = ("journalctl", f"{whose}={place.service}", "--no-pager", "--output=cat", "-q", *more)
-    return Run(argv=argv, why="log", sudo=seen.sudo)
+    return Run(argv=argv, why="log", sudo=by.sudo)

@@ -10,7 +10,7 @@ from ddops.errors import CheckError
 from ddops.facts.look import api_key, look
 from ddops.facts.weights import parse_offer
 from ddops.flows import model, packages
-from ddops.flows.advise import Advised, advise
+from ddops.flows.advise import Advised, Asked, advised, ask
 from ddops.flows.arrival import look_landing
 from ddops.flows.site import Site
 from ddops.render.unit import render_env, render_unit
@@ -77,7 +77,7 @@ def plan(site: Site) -> Plan:
         seen, fetched = seen.model_copy(update={"drafter": held}), [*fetched, *more]
     weights.check_disk(fetched, seen.system.disk_free, site.place.root)
     pulls = any(isinstance(one, Pull) for one in fetched)
-    rendered = render(site, wish, seen)
+    rendered = render(site, wish, ask(site, wish, seen))
     rendered.advised.check()
     put = unit.plan(rendered.unit, rendered.env, seen=seen, place=site.place)
     return Plan(
@@ -90,15 +90,16 @@ def plan(site: Site) -> Plan:
     )
 
 
-def render(site: Site, deployment: Deployment, seen: Observed) -> Rendered:
-    place, advised = site.place, advise(site, deployment, seen)
-    engine = advised.engine
+def render(site: Site, deployment: Deployment, asked: Asked) -> Rendered:
+    place, seen = site.place, asked.known.box
+    advice = advised(site, deployment, asked)
+    engine = advice.engine
     wanted = Unit(
         description=f"{deployment.model.name} on {deployment.engine} ({site.box.name})",
-        argv=engine.argv(_interpreter(site), advised.arguments),
+        argv=engine.argv(_interpreter(site), advice.arguments),
         workdir=place.home,
         user=seen.system.user,
-        env={one.name: one.value for one in advised.settings},
+        env={one.name: one.value for one in advice.settings},
         env_file=place.env_file,
         notifies=engine.notifies,
         final_exit_codes=engine.final_exit_codes,
@@ -107,7 +108,7 @@ def render(site: Site, deployment: Deployment, seen: Observed) -> Rendered:
     return Rendered(
         unit=render_unit(wanted, seen.service.kind),
         env=env_of(site, deployment),
-        advised=advised,
+        advised=advice,
     )
 
 

@@ -191,7 +191,7 @@ def _try(site: Site, planned: Plan, course: Course, variant: Variant, voice: Voi
     deployment, cell = expand.configured(planned.base, variant), planned.cell(variant)
     started_at = now()
     try:
-        stage = staged(site, planned.journal, variant, deployment, voice)
+        stage = staged(course, planned.journal, variant, deployment, voice)
     except ServiceError as error:
         return refused(course, cell, deployment, started_at, error)
     with kept.log(planned.journal.folder, site, cell.id):

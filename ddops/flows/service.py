@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ddops.errors import UsageError
-from ddops.facts.look import api_key, look, way_to
+from ddops.facts.look import api_key, look, look_service, way_to
 from ddops.flows import gate
+from ddops.flows.advise import Asked, ask
 from ddops.flows.logs import log_tail as log_tail
 from ddops.flows.perform import perform
 from ddops.flows.plan import render
@@ -45,26 +46,34 @@ def current(host: Host, box: Box) -> Deployment | None:
 
 
 def switch(host: Host, box: Box, deployment: Deployment, *, voice: Voice | None = None) -> Served:
-    """Render the unit of `deployment`, restart the service with it, wait for the gate.
+    """Look at the box, then `serve`."""
+    site = Site(host, box.model_copy(update={"deployment": deployment}))
+    return serve(site, ask(site, deployment, look(host, site.box)), voice or Silent())
+
+
+def serve(site: Site, asked: Asked, voice: Voice) -> Served:
+    """Render the unit of the site's deployment, restart the service with it, wait for the gate.
 
     The weights must be on the box. Always restarts, so counters and caches begin at zero.
     `ServiceError` carries the verdict (exit code, what it means, the log's tail) as its detail.
     Raises `UsageError` for a router.
     Takes no lock: the caller holds `lock.locked` for as long as its switches belong together.
     """
+    host, deployment = site.host, site.box.deployment
     if deployment.router:
         raise UsageError(
-            f"`{box.name}` is a router: it decodes nothing that could be measured or searched",
+            f"`{site.box.name}` is a router: it decodes nothing that could be measured or searched",
             hint=f"name one of its replicas: {', '.join(deployment.router.replicas)}",
         )
-    site, speak = Site(host, box.model_copy(update={"deployment": deployment})), voice or Silent()
-    seen = look(host, site.box)
-    rendered = render(site, deployment, seen)
+    before = asked.known.box
+    running = look_service(host, site.place, before.service)
+    seen = before.model_copy(update={"service": running})
+    rendered = render(site, deployment, asked)
     put = unit.plan(rendered.unit, rendered.env, seen=seen, place=site.place)
     why = f"to serve {deployment.decoding.label}"
-    for command in (*put, *service.restart(seen.service, site.place, why)):
-        perform(site, command, speak)
-    ready = gate.wait(site, deployment, speak)
+    for command in (*put, *service.restart(running, site.place, why)):
+        perform(site, command, voice)
+    ready = gate.wait(site, deployment, voice)
     assert ready.pid is not None, "a service that passed its gate has a process"
     return Served(
         deployment=deployment,
@@ -73,7 +82,7 @@ def switch(host: Host, box: Box, deployment: Deployment, *, voice: Voice | None 
         unit=rendered.unit,
         unit_sha256=rendered.unit_sha256,
         pid=ready.pid,
-        logs=partial(log_tail, host, site.box),
+        logs=partial(log_tail, site),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 from pydantic import ValidationError
 
@@ -14,7 +15,7 @@ from ddops.host.open import open_host, place_of
 from ddops.spec.box import Box
 from ddops.spec.generation import NONE, Generation, Generations
 from ddops.spec.load import load_box
-from ddops.spec.observed import Service
+from ddops.spec.observed import Service, Supervisor
 from ddops.spec.place import Place
 
 
@@ -27,8 +28,13 @@ class Site:
     def place(self) -> Place:
         return place_of(self.host, self.box)
 
+    @cached_property
+    def supervisor(self) -> Supervisor:
+        """Asked for once: it is the same for as long as a command of ours runs."""
+        return look.supervisor(look.look_system(self.host, self.place))
+
     def service(self) -> Service:
-        return look.look_service(self.host, self.place, look.look_system(self.host, self.place))
+        return look.look_service(self.host, self.place, self.supervisor)
 
     def generation(self) -> Generation | None:
         """What is deployed and passed its gate."""

@@ -8,6 +8,7 @@ from ddops.analysis import drift
 from ddops.engines.table import ENGINES
 from ddops.facts.health import server_info
 from ddops.facts.look import api_key, base_url, look, way_to
+from ddops.flows.advise import ask
 from ddops.flows.plan import render
 from ddops.flows.site import Site
 from ddops.spec.base import Word
@@ -39,7 +40,7 @@ def status(site: Site) -> Status:
     differ: list[str] = []
     if seen.service.state != "absent":
         differ = differences(proven.deployment if proven else None, wish)
-        wanted = render(site, wish, seen)
+        wanted = render(site, wish, ask(site, wish, seen))
         if not differ and wanted.unit_sha256 != seen.service.unit_sha256:
             differ = ["the unit on the box is not the one of the inventory"]
     return Status(

@@ -133,9 +133,14 @@ class Apt(Word):
     holder: Holder | None  # of apt's or dpkg's lock
 
 
-class Service(Word):
+class Supervisor(Word):
+    """Who keeps the service."""
+
     kind: SupervisorKind
     sudo: bool  # changing it needs `sudo`
+
+
+class Service(Supervisor):
     state: ServiceState
     pid: int | None  # of the engine
     uptime_s: float | None

@@ -148,8 +148,8 @@ def test_the_supervisor_is_chosen_by_what_the_machine_has(
     machine: dict[str, object], kind: str
 ) -> None:
     seen = observed(system=machine).system
-    assert service.supervisor(seen) == kind
-    assert service.supervisor(seen, "background") == "background"
+    assert service.supervisor(seen).kind == kind
+    assert service.supervisor(seen, "background").kind == "background"
     with pytest.raises(UsageError, match="DDOPS_SUPERVISOR=runit"):
         service.supervisor(seen, "runit")
 
@@ -181,7 +181,9 @@ def test_systemds_words_for_a_service(
     active: str, sub: str, pid: int, status: int, code: int, state: str, exit_code: int | None
 ) -> None:
     text = SHOWN.format(active=active, sub=sub, pid=pid, restarts=2, status=status, code=code)
-    seen = service.parse(text, "systemd", unit=b"u", env=None, user="alice", now=1700000090.0)
+    machine = {"pid1": "systemd", "root": True, "user": "alice"}
+    by = service.supervisor(observed(system=machine).system)
+    seen = service.parse(text, by, unit=b"u", env=None, now=1700000090.0)
     assert (seen.state, seen.exit_code, seen.restarts) == (state, exit_code, 2)
     assert seen.pid == (pid or None)
     assert seen.uptime_s == (90.0 if pid else None)
@@ -191,7 +193,9 @@ def test_systemds_words_for_a_service(
 
 def test_a_service_without_a_unit_is_absent() -> None:
     text = SHOWN.format(active="inactive", sub="dead", pid=0, restarts=0, status=0, code=0)
-    seen = service.parse(text, "systemd", unit=None, env=None, user="root")
+    machine = {"pid1": "systemd", "root": True, "user": "root"}
+    by = service.supervisor(observed(system=machine).system)
+    seen = service.parse(text, by, unit=None, env=None)
     assert (seen.state, seen.sudo) == ("absent", False)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ddops.errors import CheckError, UsageError
-from ddops.flows.advise import Advised, advise
+from ddops.flows.advise import Advised, advise, ask
 from ddops.flows.plan import render
 from ddops.spec.box import Box
 from ddops.spec.deployment import Node, Serving
@@ -56,7 +56,8 @@ UNITS = {
 def test_the_unit_of_a_profile_is_this_line_by_line(name: str) -> None:
     """`GOLDEN=write pytest …` writes them again: read the difference before it is committed."""
     machine, box, engine = UNITS[name]
-    rendered = render(site(box, **engine), box.deployment, seen(machine))
+    there, wish = site(box, **engine), box.deployment
+    rendered = render(there, wish, ask(there, wish, seen(machine)))
     rendered.advised.check()
     file = GOLDEN / f"{name}.service"
     if os.environ.get("GOLDEN") == "write":

@@ -69,7 +69,7 @@ def test_a_variant_that_dies_raises_with_the_log_and_can_be_followed_by_another(
     with pytest.raises(ServiceError, match="out of memory") as caught:
         switch(Local(), box, autoregressive(box.deployment))
     assert "gives up on purpose" in str(caught.value.detail)
-    assert "gives up on purpose" in log_tail(Local(), box, 20)
+    assert "gives up on purpose" in log_tail(Site(Local(), box), 20)
     assert switch(Local(), box, box.deployment).pid
 
 
