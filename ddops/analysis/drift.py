@@ -8,10 +8,10 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
 
-from ddops.spec.bundle import Environment, Package
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.drift import Drift, Subject
 from ddops.spec.observed import Artefact, Holding, Offered
+from ddops.spec.packages import Environment, Package
 
 _NOTHING = "none"
 _KEY = re.compile(r'^\s*"?([A-Za-z_]\w*)"?\s*[=:]')

@@ -12,16 +12,10 @@ import yaml
 from ddops.analysis.claims import Claim
 from ddops.bundle import packages
 from ddops.spec.base import Word
-from ddops.spec.bundle import (
-    BUNDLE_SCHEMA_VERSION,
-    BundleInfo,
-    Environment,
-    Redaction,
-    WeightsFile,
-    WeightsPart,
-)
+from ddops.spec.bundle import BUNDLE_SCHEMA_VERSION, BundleInfo, Redaction, WeightsFile, WeightsPart
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.environment import Manifest
+from ddops.spec.packages import Environment
 from ddops.spec.record import Record
 from ddops.spec.run import Run
 

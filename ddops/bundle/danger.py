@@ -15,8 +15,8 @@ from ddops.analysis import drift
 from ddops.analysis.claims import claims
 from ddops.analysis.repeats import groups
 from ddops.bundle.bag import Finding
-from ddops.spec.bundle import Environment
 from ddops.spec.drift import Drift
+from ddops.spec.packages import Environment
 from ddops.spec.record import Record
 from ddops.spec.run import Run
 

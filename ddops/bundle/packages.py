@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import tomli_w
 
-from ddops.spec.bundle import BundleInfo, Environment, Package
+from ddops.spec.bundle import BundleInfo
+from ddops.spec.packages import Environment, Package
 
 _SERIAL: Final = uuid.UUID("5d3f5d3e-4c5c-5f0e-9d57-0d6b1a3c9e21")
 """Of what serial numbers are made from: any fixed one will do."""

@@ -22,7 +22,8 @@ from ddops.bundle.bag import Finding
 from ddops.bundle.workers import mapped
 from ddops.errors import BundleError
 from ddops.spec.base import Word
-from ddops.spec.bundle import BUNDLE_SCHEMA_VERSION, BundleInfo, Environment, Redaction, WeightsFile
+from ddops.spec.bundle import BUNDLE_SCHEMA_VERSION, BundleInfo, Redaction, WeightsFile
+from ddops.spec.packages import Environment
 from ddops.spec.record import Metrics, Record
 from ddops.spec.run import Run
 

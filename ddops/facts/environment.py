@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ddops.spec.bundle import Environment
 from ddops.spec.command import Run
+from ddops.spec.packages import Environment
 
 _PROBE = """
 import hashlib, json, platform, re

@@ -21,7 +21,6 @@ from ddops.facts import (
 from ddops.host.base import Host
 from ddops.host.open import place_of
 from ddops.spec.box import Box
-from ddops.spec.bundle import Environment
 from ddops.spec.command import Result, Run
 from ddops.spec.deployment import Deployment, Serving, Weights
 from ddops.spec.layout import Layout, layout
@@ -36,6 +35,7 @@ from ddops.spec.observed import (
     Surveyed,
     System,
 )
+from ddops.spec.packages import Environment
 from ddops.spec.place import Place
 
 NO_PROGRAM = 127

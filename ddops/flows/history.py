@@ -14,8 +14,8 @@ from ddops.bundle.redact import Known, redact
 from ddops.errors import DdopsError, HostError, StepError
 from ddops.facts.look import api_key
 from ddops.flows.perform import perform, title
-from ddops.flows.private import login, secrets_of_environment
 from ddops.flows.site import Site
+from ddops.flows.user import login, secrets_of_environment
 from ddops.flows.voice import Voice
 from ddops.spec.command import Command, Run
 from ddops.spec.history import Action, Event, Outcome, parse

@@ -16,7 +16,6 @@ from ddops.flows.history import recorded
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
 from ddops.host import shards
-from ddops.host.giver import Unreachable, giving
 from ddops.spec.command import Command, Pull
 from ddops.spec.deployment import Weights
 from ddops.spec.layout import Layout, layout
@@ -147,6 +146,8 @@ def verify(site: Site, one: Wanted, voice: Voice) -> Verified:
 @contextmanager
 def _nearby(site: Site, one: Wanted, giver: Giver, voice: Voice) -> Iterator[str | None]:
     """The address of the giver's files; None, and a warning, when it has none or is not reached."""
+    from ddops.host.giver import Unreachable, giving  # with httpx: 0.1 s that a look need not pay
+
     there, name = _place(giver.site, one.weights, giver.folder), giver.site.box.name
     assert there, "what is pulled has a place on every box"
     with ExitStack() as stack:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from ddops.flows.site import Site
 from ddops.flows.voice import Voice
-from ddops.host import aria2
 from ddops.spec.command import Command, Extract, Fetch, Pull, Put, Run
 
 
 def perform(site: Site, command: Command, voice: Voice) -> None:
-    if isinstance(command, Pull) and not aria2.installed(site.host):
+    if isinstance(command, Pull):
+        _advise_aria2(site, voice)
+    with voice.step(title(command), of="bytes" if _has_bytes(command) else "items") as progress:
+        site.host.apply(command, progress)
+
+
+def _advise_aria2(site: Site, voice: Voice) -> None:
+    from ddops.host import aria2  # with httpx: 0.1 s that only a download pays
+
+    if not aria2.installed(site.host):
         voice.warn(
             "aria2 is not installed there: huggingface_hub fetches instead, over fewer connections,"
             " and starts a file again that breaks; `apt-get install aria2`"
         )
-    with voice.step(title(command), of="bytes" if _has_bytes(command) else "items") as progress:
-        site.host.apply(command, progress)
 
 
 def title(command: Command) -> str:

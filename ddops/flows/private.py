@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import platform
 import re
 from collections.abc import Iterator
@@ -15,13 +13,13 @@ from pydantic import TypeAdapter
 
 from ddops.bundle.redact import Known
 from ddops.errors import DdopsError
+from ddops.flows.user import login, secrets_of_environment
 from ddops.report.setup import fact
 from ddops.spec.box import Reach
 from ddops.spec.load import load_box
 from ddops.spec.record import Record
 from ddops.spec.run import Run
 
-_SECRET_NAME = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIALS?)$")
 _WORD = re.compile(r"\w[\w-]+")
 
 
@@ -47,10 +45,6 @@ def addresses_here() -> Iterator[str]:
             address = _address(one.address.partition("%")[0])
             if address is not None and not (address.is_loopback or address.is_unspecified):
                 yield str(address)
-
-
-def secrets_of_environment() -> list[str]:
-    return [value for name, value in os.environ.items() if _SECRET_NAME.search(name.upper())]
 
 
 def _reach(box: str) -> Reach:
@@ -79,13 +73,6 @@ def _of_key_file(run: Run) -> list[str]:
         return [Path(named).expanduser().read_text().strip()] if named else []
     except (OSError, UnicodeDecodeError):
         return []
-
-
-def login() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name, as containers have them
-        return ""
 
 
 def _vocabulary(run: Run) -> frozenset[str]:

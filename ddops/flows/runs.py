@@ -15,8 +15,8 @@ from ddops.host.base import Host
 from ddops.host.local import Local
 from ddops.spec import record_text
 from ddops.spec.base import Word
-from ddops.spec.bundle import Environment
 from ddops.spec.complaint import complaint
+from ddops.spec.packages import Environment
 from ddops.spec.record import Record
 from ddops.spec.run import Run
 

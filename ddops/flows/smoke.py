@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-import httpx
-
 from ddops.errors import ServiceError
-from ddops.facts import health
 from ddops.facts.look import api_key, way_to
+from ddops.facts.reply import Reply, Service, Unanswered
 from ddops.flows import gate
 from ddops.flows.site import Site
 from ddops.spec.base import Word
@@ -37,20 +36,20 @@ def ask(site: Site, deployment: Deployment) -> Answer | None:
         "temperature": 0.0,
     }
     key = api_key(site.host, serving)
-    with health.client(way_to(site.host, serving), key, _TIMEOUT_S) as session:
-        try:
-            answer = session.post("/v1/chat/completions", json=question)
-        except httpx.TransportError as error:
-            died = gate.ended(site, "was ready, then died at its first question")
-            raise died or _wrong(site, f"no answer: {error or type(error).__name__}") from None
-    if answer.status_code != 200:
-        raise _wrong(site, f"it answers {answer.status_code}: {answer.text[:500]}")
+    service = Service(way_to(site.host, serving), key, _TIMEOUT_S)
+    try:
+        answer = service.post("/v1/chat/completions", question)
+    except Unanswered as why:
+        died = gate.ended(site, "was ready, then died at its first question")
+        raise died or _wrong(site, f"no answer: {why}") from None
+    if answer.status != 200:
+        raise _wrong(site, f"it answers {answer.status}: {answer.text[:500]}")
     return _read(site, answer)
 
 
-def _read(site: Site, answer: httpx.Response) -> Answer:
+def _read(site: Site, answer: Reply) -> Answer:
     try:
-        said: dict[str, Any] = answer.json()
+        said: dict[str, Any] = json.loads(answer.text)
         message = said["choices"][0]["message"]
         # A model that thinks first may not have come to its answer yet.
         text = message["content"] or message.get("reasoning_content") or ""
@@ -59,7 +58,7 @@ def _read(site: Site, answer: httpx.Response) -> Answer:
         raise _wrong(site, f"its answer has another shape: {answer.text[:500]}") from None
     if not isinstance(text, str) or not text.strip():
         raise _wrong(site, "its answer is empty")
-    return Answer(text=text.strip(), tokens=tokens, seconds=answer.elapsed.total_seconds())
+    return Answer(text=text.strip(), tokens=tokens, seconds=answer.seconds)
 
 
 def _wrong(site: Site, what: str) -> ServiceError:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ddops.errors import HostError, StepError, WeightsError
-from ddops.host import atomic, fetch, manifest, pull
+from ddops.host import atomic, manifest
 from ddops.host.base import Held, Progress
 from ddops.spec.command import Command, Extract, Fetch, Pull, Put, Result, Run
 
@@ -69,8 +69,12 @@ class Local:
             case Put():
                 self._put(command)
             case Fetch():
+                from ddops.host import fetch  # with httpx: 0.1 s that only a download pays
+
                 fetch.fetch(command, tell)
             case Pull():
+                from ddops.host import pull
+
                 pull.pull(self, command, tell)
             case Extract():
                 _extract(command, tell)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ddops.spec.base import Word
-from ddops.spec.bundle import Environment
 from ddops.spec.deployment import Deployment
+from ddops.spec.packages import Environment
 
 KEPT = 3
 """Generations that stay on a box; weights stay as long as the disk has room for them."""

@@ -6,9 +6,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ddops.spec.bundle import BundleInfo, Environment
+from ddops.spec.bundle import BundleInfo
 from ddops.spec.command import Command, Put, Run
 from ddops.spec.deployment import Deployment, Weights
+from ddops.spec.packages import Environment
 from ddops.spec.place import Place
 
 _OWN = "ddops"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ddops.analysis import drift
-from ddops.spec.bundle import Environment
 from ddops.spec.deployment import Weights
 from ddops.spec.drift import Drift
 from ddops.spec.observed import Holding
+from ddops.spec.packages import Environment
 
 UNIT = """[Service]
 Type=notify

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ddops.bundle.danger import Danger, dangers, differences
-from ddops.spec.bundle import Environment, Package
 from ddops.spec.drift import Drift
+from ddops.spec.packages import Environment, Package
 from tests.ddops import records
 
 OF = records.matrix()

@@ -8,8 +8,8 @@ import pytest
 
 from ddops.bundle.difference import differences
 from ddops.bundle.recheck import Opened
-from ddops.spec.bundle import Environment, Package
 from ddops.spec.matrix import Cell
+from ddops.spec.packages import Environment, Package
 from ddops.spec.record import Record
 from tests.ddops import records
 

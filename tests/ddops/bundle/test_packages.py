@@ -8,7 +8,7 @@ import tomllib
 from packaging.pylock import Pylock
 
 from ddops.bundle import packages
-from ddops.spec.bundle import Environment, Origin, Package
+from ddops.spec.packages import Environment, Origin, Package
 from tests.ddops import records
 
 TOLD = records.told(records.run(records.matrix()))

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from ddops.facts.environment import command, parse
 from ddops.host.local import Local
-from ddops.spec.bundle import Origin
+from ddops.spec.packages import Origin
 
 
 def test_every_package_has_its_version_and_the_hash_of_its_record() -> None:

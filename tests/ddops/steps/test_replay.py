@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ddops.spec.bundle import BundleInfo, Environment, Package
+from ddops.spec.bundle import BundleInfo
 from ddops.spec.command import Put, Run
 from ddops.spec.deployment import BroughtEnvironment, Deployment, Serving, Weights
+from ddops.spec.packages import Environment, Package
 from ddops.spec.place import Place
 from ddops.steps.replay import again, deployment
 from tests.ddops import records
