@@ -33,8 +33,12 @@ class Graphs:
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             made = work()
         self._recorded.append(graph)
-        close_gaps(self._mark)
+        self.close_gaps()
         return graph, made
+
+    def close_gaps(self) -> None:
+        """After what may have brought them back, before the next replay."""
+        close_gaps(self._mark)
 
     def release(self) -> None:
         """Nothing is replayed any more. NCCL ends only when no graph has its collectives in it."""

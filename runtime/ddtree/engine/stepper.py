@@ -7,7 +7,7 @@ budget it could not hold.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -19,7 +19,7 @@ from ddtree.core.batch import DraftTree
 from ddtree.engine.graphs import Graphs
 from ddtree.engine.host_tree import padded_trees
 from ddtree.engine.state import News, RowState
-from ddtree.engine.upload import upload
+from ddtree.engine.upload import download, upload
 from ddtree.ops.sample import Method
 from ddtree.ops.tally import HEAD, tally
 from ddtree.speculate.lookup import HostTree
@@ -120,9 +120,11 @@ class Stepper:
         self.models, self.pools, self.state, self.decoding = models, pools, state, decoding
         self.device = pools.target.kv.device
         self._captured: dict[Bucket, _Captured] = {}
+        self._graphs: Graphs | None = None
 
     def capture(self, buckets: list[Bucket], graphs: Graphs) -> None:
         """Record one graph a bucket on rows of padding, which change nothing that is in use."""
+        self._graphs = graphs
         for bucket in sorted(buckets, reverse=True):
             index = self._padding(bucket.batch)
             # the kernel that filters also serves greedy rows, so one graph serves every request
@@ -184,13 +186,10 @@ class Stepper:
 
     def _land(self, ticket: Ticket, rows: int) -> Ticket:
         """Start the copy of the first `rows` rows to the host."""
-        numbers = ticket.numbers[:rows]
-        if not numbers.is_cuda:
-            return Ticket(ticket.stepped, ticket.budgets, numbers, None)
-        host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
-        host.copy_(numbers, non_blocking=True)
-        landed = torch.cuda.current_stream().record_event()
-        return Ticket(ticket.stepped, ticket.budgets, host, landed)
+        there = download(ticket.numbers[:rows])
+        if self._graphs is not None:
+            self._graphs.close_gaps()
+        return replace(ticket, numbers=there.values, landed=there.landed)
 
     def _padding(self, batch: int) -> torch.Tensor:
         return torch.full((batch,), self.state.padding_row, dtype=torch.int64, device=self.device)

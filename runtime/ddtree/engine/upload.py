@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ddtree.ops.to_host import to_host
+
 Numbers = list[int] | list[float] | list[list[int]] | list[list[float]]
 
 
@@ -27,7 +29,7 @@ def on_host(words: npt.NDArray[np.int64], device: torch.device) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Download:
-    """A tensor on its way to the host."""
+    """A tensor on its way to the host. To be kept until it has landed."""
 
     values: torch.Tensor  # valid once landed
     landed: torch.cuda.Event | None
@@ -43,5 +45,5 @@ def download(values: torch.Tensor) -> Download:
     if not values.is_cuda:
         return Download(values, None)
     host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-    host.copy_(values, non_blocking=True)
+    to_host(values.contiguous(), host)
     return Download(host, torch.cuda.current_stream().record_event())

@@ -26,6 +26,7 @@ from ddtree.ops.rope_latents import latent_queries, rope_latents
 from ddtree.ops.routing import route
 from ddtree.ops.sample import Chance, Narrowing, sample
 from ddtree.ops.tally import Moved, tally
+from ddtree.ops.to_host import to_host
 from ddtree.ops.tree_accept import tree_accept
 from ddtree.ops.tree_attention import plan_attention, plan_window, tree_attention
 from ddtree.ops.tree_build import Bounds, chain, root_only, tree_build
@@ -164,6 +165,8 @@ def rows() -> None:
         norms = empty(5, kv_heads, dim)
         write_context(context, (angle, angle), cache, ints(1, 17), (norms, 1e-6))
     close_gaps(empty(1, dtype=torch.float32))
+    for kind in (torch.float64, torch.int64):
+        to_host(empty(64, 20, dtype=kind), empty(64, 20, dtype=kind))
 
 
 def trees() -> None:
