@@ -66,6 +66,17 @@ def test_chains(deep: int) -> None:
     assert got.scores is None and expected.scores is None
 
 
+@pytest.mark.parametrize("budget", [12, 40])
+def test_tokens_that_are_certain_tie_whatever_their_zeros_sign(budget: int) -> None:
+    logprobs = torch.tensor([0.0, -0.0, -1.0, -torch.inf])[torch.randint(0, 4, (3, 4, 5))]
+    given, root = Marginals(drafted(3, 4, 5, 9).tokens, logprobs), torch.arange(3) + 3
+    expected = tree_build(root, given, budget)
+    with kernels_everywhere(), poison():
+        got = tree_build(root, given, budget)
+    for field in FIELDS:
+        assert torch.equal(getattr(got, field), getattr(expected, field)), field
+
+
 @pytest.mark.parametrize("rows", [1, 63, 129])
 def test_roots_alone(rows: int) -> None:
     root = torch.arange(rows) + 3
