@@ -39,6 +39,18 @@ def test_the_best_tokens_of_several_parts_in_order(
     torch.testing.assert_close(got.logprobs, expected.logprobs)
 
 
+@pytest.mark.parametrize("best", [slice(64, 128), slice(5, 300, 3)], ids=["one", "all"])
+def test_the_best_tokens_wherever_they_crowd(best: slice) -> None:
+    """In one block, so that more of them than are wanted reach the other blocks' maxima."""
+    torch.manual_seed(3)
+    logits = (torch.randn(1, 2, 300) * 2).bfloat16().float()
+    logits[..., best] += 20
+    with kernels_everywhere(), poison():
+        got, rounded = marginals(logits, 17), marginals(logits.bfloat16(), 17)
+    assert torch.equal(got.tokens, ranked(logits, 17).tokens)
+    assert torch.equal(rounded.tokens, ranked(logits.bfloat16().float(), 17).tokens)
+
+
 def test_a_vocabulary_smaller_than_the_width_is_ranked_whole() -> None:
     logits = torch.tensor([[[0.5, 2.0, -1.0]]])
     with kernels_everywhere():

@@ -17,12 +17,13 @@ def most_probable(logits: torch.Tensor, width: int) -> Marginals:
     lines, device = rows * deep, logits.device
     part = min(PART, max(BLOCK, _power(vocabulary)))
     parts, blocks = -(-vocabulary // part), -(-vocabulary // BLOCK)
-    again = min(width, blocks)
+    again, most = min(width, blocks), _power(width)
     candidates = _power(again) * BLOCK
     short = logits.dtype == torch.bfloat16 and candidates <= 1 << 16
     tops = torch.empty(lines, blocks, dtype=torch.int32, device=device)
     stats = torch.empty(lines, parts, 2, dtype=torch.float32, device=device)
-    scratch = torch.empty(lines, again + width, dtype=torch.int32, device=device)
+    kept = torch.empty(lines, _power(again), dtype=torch.int32, device=device)
+    keys = torch.empty(lines, most, dtype=torch.int32 if short else torch.int64, device=device)
     found = Marginals(
         torch.empty(rows, deep, width, dtype=torch.int64, device=device),
         torch.empty(rows, deep, width, dtype=torch.float32, device=device),
@@ -44,7 +45,8 @@ def most_probable(logits: torch.Tensor, width: int) -> Marginals:
         logits,
         tops,
         stats,
-        scratch,
+        kept,
+        keys,
         found.tokens,
         found.logprobs,
         vocabulary,
@@ -55,7 +57,7 @@ def most_probable(logits: torch.Tensor, width: int) -> Marginals:
         BB=_power(blocks),
         BC=candidates,
         BP=_power(parts),
-        BK=_power(width),
+        BK=most,
         BS=BLOCK,
         SHORT=short,
         num_warps=max(4, min(16, max(candidates, _power(blocks)) // 512)),
