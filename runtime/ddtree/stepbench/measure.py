@@ -72,7 +72,7 @@ class Bench:
         self.target = models.target
         mixtures = [one for one in self.target.modules() if isinstance(one, SparseMlp)]
         if mixtures:
-            set_apart(self.target, REACH)
+            set_apart(self.target, batch, REACH)
         self.int4 = any(isinstance(mixture.down, Packed) for mixture in mixtures)
         pages = -(-(context + REACH) // PAGE)
         slots = (batch * pages + 1) * PAGE
