@@ -51,7 +51,7 @@ def grow(
         BW=1 << (words - 1).bit_length(),
         BLOCK=min(128, max(32, 1 << (nodes - 1).bit_length())),
         BOUND=bounds is not None,
-        num_warps=1,  # a pop is five instructions; more warps would meet in shared memory
+        num_warps=1,  # a pop is reductions; more warps would meet in shared memory
     )
     return tree
 
