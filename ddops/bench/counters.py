@@ -10,10 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import httpx
-
 from ddops.engines.base import Counters
 from ddops.engines.table import ENGINES
+from ddops.host.reply import Service, Unanswered
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(\{.*\})?\s+(\S+)(?:\s+\d+)?$")
 _POSITION = re.compile(r'position="(\d+)"')
@@ -40,13 +39,13 @@ def parse(text: str) -> dict[str, float]:
     return samples
 
 
-def scrape(url: str, headers: Mapping[str, str]) -> dict[str, float]:
+def scrape(service: Service) -> dict[str, float]:
     """Empty when the service has no `/metrics` or is gone: then nothing is derived from it."""
     try:
-        response = httpx.get(f"{url}/metrics", headers=headers, timeout=10.0, trust_env=False)
-    except httpx.TransportError:
+        reply = service.get("/metrics")
+    except Unanswered:
         return {}
-    return parse(response.text) if response.is_success else {}
+    return parse(reply.text) if reply.status == 200 else {}
 
 
 def speculation(before: Mapping[str, float], after: Mapping[str, float]) -> Speculation:

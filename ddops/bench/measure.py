@@ -9,6 +9,9 @@ from ddops.bench import crew
 from ddops.bench.client import Question, Target
 from ddops.bench.counters import scrape
 from ddops.bench.load import Window
+from ddops.host.reply import Service
+
+_COUNTED_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,13 @@ class Measured:
 
 def measure(target: Target, work: Work, answered: Callable[[], None]) -> Measured:
     """`answered` is called once for every request that ended, warm-up included."""
+    service = Service(target.url, target.api_key, _COUNTED_WITHIN_S)
     with crew.crew(target, work.processes or crew.processes(work.concurrency)) as hands:
         together = max(1, work.concurrency)
         warmed = hands.run(crew.whole(work.warm_up, together, work.timeout_s), answered)
         if warmed.lost or warmed.timed_out:
             return Measured(warmed, {}, {})
-        before = scrape(target.url, target.headers)
+        before = scrape(service)
         window = hands.run(crew.whole(work.questions, work.concurrency, work.timeout_s), answered)
-        after = scrape(target.url, target.headers)
+        after = scrape(service)
     return Measured(window, before, after)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ddops.engines.base import Engine
-from ddops.facts.reply import Reply, Service, Unanswered
+from ddops.host.reply import Reply, Service, Unanswered
 from ddops.spec.observed import Health
 
 FOLLOWS = Health(alive=True, ready=True, status="computes for rank 0")

@@ -7,9 +7,9 @@ from typing import Any
 
 from ddops.errors import ServiceError
 from ddops.facts.look import api_key, way_to
-from ddops.facts.reply import Reply, Service, Unanswered
 from ddops.flows import gate
 from ddops.flows.site import Site
+from ddops.host.reply import Reply, Service, Unanswered
 from ddops.spec.base import Word
 from ddops.spec.deployment import Deployment
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import urlsplit
 
 
@@ -28,7 +28,7 @@ class Service:
     """Whom to ask: its address without a path, for example `http://127.0.0.1:8421`."""
 
     base_url: str
-    api_key: str | None
+    api_key: str | None = field(repr=False)
     timeout_s: float = 3.0
 
     def get(self, path: str) -> Reply:
@@ -42,7 +42,8 @@ class Service:
         if body is not None:
             headers["Content-Type"] = "application/json"
         where, began = urlsplit(self.base_url), time.monotonic()
-        connection = HTTPConnection(where.hostname or "", where.port, timeout=self.timeout_s)
+        kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
+        connection = kind(where.hostname or "", where.port, timeout=self.timeout_s)
         try:
             _connect(connection)
             connection.request(method, path, body, headers)
