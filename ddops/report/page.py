@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
-from ddops.report.plots import plots
-from ddops.report.power import over_time
-from ddops.report.scaling import scaling, steps
 from ddops.report.view import View
 
 
@@ -21,6 +18,10 @@ class Page:
 
 def page(view: View, template: Callable[[str], str]) -> Page:
     """`template` gives the text of a template by name, for example `report.html.j2`."""
+    from ddops.report.over_time import over_time  # with matplotlib: 0.5 s only a drawing pays
+    from ddops.report.plots import plots
+    from ddops.report.scaling import scaling, steps
+
     course = over_time(view.groups)
     others = (scaling(view.groups), steps(view.breakdown), course)
     drawn = (*plots(view.groups), *(plot for plot in others if plot is not None))
