@@ -48,6 +48,8 @@ BROAD = 6144  # weight rows whose tiles of 128 x 256 fill a device from 512 toke
 #   576 x 1536    4.2 / 3.7    4.3 / 3.7     6.3 / 4.7    11.1 / 9.7
 #   1536 x 1536   5.2 / 4.1    5.4 / 4.8     6.5 / 5.5 at 33, 8.2 / 6.0 at 65
 #   384 + 512 x 7168   7.7 / 6.9    8.9 / 8.4    14.3 / 9.7 at 33, 17.1 / 12.5 at 65 (linear_pair)
+# Since then 64 rows a program where they round alike: with halves of norms 960 x 576 3.0 / 2.9 at
+# 64, 576 x 576 2.9 / 2.7, 3072 x 576 4.1 / 3.7 at 32 and 4.1 / 3.9 at 64.
 # The last three have their K in four parts, a warp each: one was as long as all its loads. At 80
 # tokens the first three 3.3 / 3.0, 3.7 / 3.2 and 5.6 / 4.4; at 128 the fourth 6.4 / 5.5.
 NARROW = 13 << 19  # entries of such a weight
@@ -146,9 +148,9 @@ def narrow_tile(m: int, rows: int, mode: int, how: Cut, device: Limits) -> Block
         return Blocks(128 if gated else 64, 64, 4, 4, whole=True)
     if m <= MANY and how.parts > 1:
         return abreast_tile(m, rows, how, device)
-    if one and m > (32 if gated else 64):
-        tokens = 16 if not gated else 32 if m <= 64 else 64
-        return Blocks(64, tokens, 4, 10 if m <= 64 else 8 if tokens == 16 else 6, whole=False)
+    if one and m > (16 if gated else 32):
+        tokens = 16 if not gated or m <= 32 else 32 if m <= 64 else 64
+        return Blocks(64, tokens, 4, 6, whole=False)
     tokens = 16 if m <= 64 else 64
     return Blocks(32 if gated and m > 16 else 16, tokens, 2, 8, whole=m > MANY)
 
