@@ -84,7 +84,7 @@ def test_values_have_the_bits_of_a_product_behind(nodes: int, start: int) -> Non
     assert torch.equal(latent_values(scene.q, latents, plan, SCALE, up), expected)
     assert plan.paged is not None
     states = launch.states(scene.q, latents, plan.paged, SCALE, RANK)
-    for by in (after.Blocks(16), after.Blocks(16, warps=2), after.Blocks(32), after.Blocks(64, 8)):
+    for by in (after.Blocks(16), after.Blocks(16, 2, 8), after.Blocks(32, 8), after.Blocks(64, 8)):
         out = torch.full_like(expected, float("nan"))
         after.values(states, up, out, by)
         assert torch.equal(out, expected), by

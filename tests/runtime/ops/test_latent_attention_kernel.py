@@ -8,6 +8,8 @@ import torch
 from ddtree.ops.backend import kernels_everywhere
 from ddtree.ops.head_linear import head_linear
 from ddtree.ops.latent_attention import latent_attention, latent_values, launch
+from ddtree.ops.latent_values import launch as after
+from ddtree.ops.state_sum import launch as sums
 from ddtree.ops.tree_attention import AttentionPlan, plan_attention
 from ddtree.ops.tree_attention.launch import Cuts
 from tests.runtime.ops.interpreted import close, interpreted, poison, poisoned
@@ -79,6 +81,26 @@ def test_far_chunks_have_several_tiles(monkeypatch: pytest.MonkeyPatch, whole: o
     plain, kernels = planned(scene, scene.words)
     out = attended(scene, kernels, launch.Blocks(16, whole=bool(whole)))
     close(out, latent_attention(scene.q, scene.cache[0], plain, RANK, SCALE))
+
+
+@pytest.mark.parametrize("flying", [2 * RANK, 64 * RANK])
+def test_no_cut_of_the_work_changes_a_bit(flying: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of two tiles and of four, summed two at once and all: a tile alone has products of
+    other sizes, which numpy rounds unlike.
+    """
+    monkeypatch.setattr(launch, "CUTS", Cuts(tile=64, near=2, far=4, turn=4))
+    monkeypatch.setattr(sums, "FLYING", flying)
+    scene = scene_of([740, 90], 2, 8, torch.float32)
+    _, kernels = planned(scene, scene.words)
+    assert kernels.paged is not None
+    whole = attended(scene, kernels, launch.Blocks(16, whole=True))
+    assert attended(scene, kernels, launch.Blocks(16, whole=False)).equal(whole)
+    states = launch.states(scene.q, scene.cache[0], kernels.paged, SCALE, RANK)
+    up = torch.randn(8, 20, RANK)
+    once, parts = poisoned(2, 2, 8, 20), poisoned(2, 2, 8, 20)
+    after.values(states, up, once)
+    after.values(states, up, parts, after.Blocks(together=2))
+    assert once.equal(parts)
 
 
 def test_a_nodes_bits_are_those_of_decode() -> None:

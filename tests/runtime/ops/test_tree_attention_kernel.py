@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ddtree.ops.backend import kernels_everywhere
+from ddtree.ops.state_sum import launch as sums
 from ddtree.ops.tree_attention import (
     AttentionPlan,
     launch,
@@ -105,7 +106,7 @@ def test_the_sum_of_many_groups_and_of_far_ones(
     """
     monkeypatch.setattr(launch, "CUTS", launch.Cuts(tile=64, near=4, far=2, turn=4))
     monkeypatch.setattr(launch, "PIECE", 8)
-    monkeypatch.setattr(launch, "FLYING", flying)
+    monkeypatch.setattr(sums, "FLYING", flying)
     scene = make_scene([620, 200], 2, Heads(1, 2, 16), torch.float32)
     plain, kernels = planned(scene, scene.words)
     assert kernels.paged is not None

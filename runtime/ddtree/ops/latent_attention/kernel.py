@@ -1,10 +1,12 @@
 """Paged attention over latents, which are the keys of all heads and, but for their end, the values.
 
-The arithmetic is a function of positions alone. Of a token at position `last`, `border` is the
-last multiple of BT // 2 that is not above last - REACH:
-  chunks  positions below `border`, in tiles of BT, some tiles a chunk, online softmax inside one
-  tail    positions border .. last, one tile from `border` on; holds all that a tree could fill
-  then    chunks in order, and the tail: ops/latent_values
+The arithmetic is a function of positions alone. Of a token at position `last`, `edge` is the last
+multiple of BT // 2 that is not above last - REACH:
+  chunks  positions below `edge`, in tiles of BT, some tiles a chunk, online softmax inside one
+  tail    positions edge .. last, one tile from `edge` on; holds all that a tree could fill
+  then    chunks in order, and the tail: ops/state_sum
+Bases are powers of two, as tree attention's: a state loses nothing when it is brought to another,
+so a row's chunks have one sum whether a program takes one of them or all.
 A latent has C = R + ROPE numbers, of which the last ROPE only score. A state of one tile alone
 (`tile_state`) takes them some at a time, scores first and then values, so that little is held and
 the code is short: a launch of a step begins with its code out of reach. Otherwise a tile is held.
@@ -13,7 +15,7 @@ the code is short: a launch of a step begins with its code out of reach. Otherwi
 import triton
 import triton.language as tl
 
-from ddtree.ops.tree_attention.kernel import first_tile
+from ddtree.ops.tree_attention.kernel import edge_of, first_tile, power
 
 
 @triton.jit
@@ -21,8 +23,8 @@ def merge(m, w, acc, m2, w2, acc2):
     """Two softmax states as one. An empty one (m = -inf, w = 0, acc = 0) changes no bit."""
     top = tl.maximum(m, m2)
     base = tl.where(top == float("-inf"), 0.0, top)
-    a = tl.exp2(m - base)
-    b = tl.exp2(m2 - base)
+    a = power(m - base)
+    b = power(m2 - base)
     return top, w * a + w2 * b, acc * a + acc2 * b
 
 
@@ -30,9 +32,9 @@ def merge(m, w, acc, m2, w2, acc2):
 def soften(m, w, acc, s, v, seen):
     """Scores s [BT, BR] of one tile into the state: v [BT, D], seen [BT, BR], acc [D, BR]."""
     s = tl.where(seen, s, float("-inf"))
-    top = tl.maximum(m, tl.max(s, 0))
+    top = tl.maximum(m, tl.ceil(tl.max(s, 0)))
     base = tl.where(top == float("-inf"), 0.0, top)
-    fade = tl.exp2(m - base)
+    fade = power(m - base)
     p = tl.exp2(s - base[None, :])
     w = w * fade + tl.sum(p, 0)
     acc = tl.dot(tl.trans(v), p.to(v.dtype), acc * fade[None, :], input_precision="ieee")
@@ -47,12 +49,6 @@ def store_part(p_acc, p_ml, row, m_row, part, PARTS, m, w, acc, D: tl.constexpr)
     tl.store(p_acc + cell[None, :] * D + o_d[:, None], acc, mask=m_row[None, :])
     tl.store(p_ml + cell * 2, m, mask=m_row)
     tl.store(p_ml + cell * 2 + 1, w, mask=m_row)
-
-
-@triton.jit
-def border_of(last, REACH: tl.constexpr, BT: tl.constexpr):
-    """Where the tail of a token at `last` begins: at most REACH + BT / 2 positions are in it."""
-    return tl.maximum(last - REACH, 0) // (BT // 2) * (BT // 2)
 
 
 @triton.jit
@@ -97,7 +93,7 @@ def tile_state(
         q = tl.load(p_column + i_k, mask=m_r[None, :], other=0.0)
         s = tl.dot(latent, q, s, input_precision="ieee")
     s = tl.where(seen, s * scale, float("-inf"))
-    m = tl.max(s, 0)
+    m = tl.ceil(tl.max(s, 0))
     p = tl.exp2(s - tl.where(m == float("-inf"), 0.0, m)[None, :])
     cell = row * PARTS + part  # [BR] int64
     tl.store(p_ml + cell * 2, m, mask=m_r)
@@ -130,8 +126,8 @@ def chunk_states(
     m_r = o_r < N * H
     row = i_b.to(tl.int64) * N * H + o_r
     last = tl.load(p_last + i_b * N + o_r // H, mask=m_r, other=-1)
-    border = border_of(last, REACH, BT)  # [BR]
-    most = tl.max(border, 0)
+    edge = edge_of(last, REACH, BT // 2)  # [BR]
+    most = tl.max(edge, 0)
     if WHOLE:
         begin = 0
         end = (most + BT - 1) // BT
@@ -159,7 +155,7 @@ def chunk_states(
                     m = tl.full([BR], float("-inf"), tl.float32)
                     w = tl.zeros([BR], tl.float32)
                     acc = tl.zeros([R, BR], tl.float32)
-            seen = position[:, None] < border[None, :]
+            seen = position[:, None] < edge[None, :]
             m, w, acc = absorb(m, w, acc, q, q_turn, p_latents, slot, m_slot, seen, scale, R, ROPE)
             slot = ahead
         if WHOLE:
@@ -182,10 +178,10 @@ def near_state(
     # any page that the table has room for: this load need not wait for the one of `last`
     slot = slots_of(p_table, position, position < room, PAGE)
     last = tl.load(p_last + i_b * N + o_r // H, mask=m_r, other=-1)
-    border = border_of(last, REACH, BT)  # [BR]
-    most = tl.max(border, 0)
+    edge = edge_of(last, REACH, BT // 2)  # [BR]
+    most = tl.max(edge, 0)
     if i_chunk * BT < most:
-        seen = position[:, None] < border[None, :]
+        seen = position[:, None] < edge[None, :]
         tile_state(
             p_q, p_latents, p_acc, p_ml, row, m_r, 1 + i_chunk, PARTS, slot, position < most, seen,
             scale, R, ROPE, BT, BR, BK, STAGES,
@@ -208,7 +204,7 @@ def tail_state(
         row = (i_b.to(tl.int64) * N + i_n) * H + head
         last = tl.load(p_last + i_b * N + i_n)
         start = tl.load(p_start + i_b).to(tl.int32)
-        position = border_of(last, REACH, BT) + tl.arange(0, BT)
+        position = edge_of(last, REACH, BT // 2) + tl.arange(0, BT)
         known = position <= last
         old = known & (position < start)
         p_own = p_path + (i_b.to(tl.int64) * N + i_n) * (REACH + 1) + (position - start)
@@ -224,18 +220,18 @@ def tail_state(
         row = i_b.to(tl.int64) * N * H + o_r
         last = tl.load(p_last + i_b * N + o_r // H, mask=m_r, other=-1)
         reach = tl.max(last, 0)
-        most = border_of(reach, REACH, BT)
-        border = tl.where(m_r, border_of(last, REACH, BT), most)
+        most = edge_of(reach, REACH, BT // 2)
+        edge = tl.where(m_r, edge_of(last, REACH, BT // 2), most)
         q = load_columns(p_q, row, m_r, R + ROPE, 0, R)
         q_turn = load_columns(p_q, row, m_r, R + ROPE, R, ROPE)
         m = tl.full([BR], float("-inf"), tl.float32)
         w = tl.zeros([BR], tl.float32)
         acc = tl.zeros([R, BR], tl.float32)
-        for first in range(tl.min(border, 0), most + 1, BT // 2):  # a row is in one of them
+        for first in range(tl.min(edge, 0), most + 1, BT // 2):  # a row is in one of them
             position = first + tl.arange(0, BT)
             known = position <= reach
             slot = slots_of(p_table, position, known, PAGE)
-            seen = (position[:, None] <= last[None, :]) & (first == border)[None, :]
+            seen = (position[:, None] <= last[None, :]) & (first == edge)[None, :]
             m, w, acc = absorb(m, w, acc, q, q_turn, p_latents, slot, known, seen, scale, R, ROPE)
         store_part(p_acc, p_ml, row, m_r, 0, PARTS, m, w, acc, R)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from ddtree.ops.backend import limits
 from ddtree.ops.latent_attention import kernel
-from ddtree.ops.latent_values.launch import States, finish
+from ddtree.ops.state_sum.launch import States, finish
 from ddtree.ops.tree_attention.launch import Cuts, Paged
 
 # One tile a chunk: a chunk is as long as its latents are under way, and at 2,048 positions 33
@@ -17,10 +17,13 @@ from ddtree.ops.tree_attention.launch import Cuts, Paged
 # shared memory once; of 32 every warp reads all. An H200 takes 9.3 us with one node and 15 with 17;
 # 11 and 14 with 128 positions a tile, 12 and 20 with 32.
 CUTS = Cuts(tile=64, near=1, far=8, turn=128)
+ENDLESS = 1 << 30  # tiles: no sequence has a second chunk of so many
 TAIL_ROWS = 16  # heads of one node that share a tail
 SCRATCH = 1 << 17  # states that SPLIT may store; 256 MiB at a rank of 512
 SLACK = 5 << 10  # bytes of shared memory for reductions
 STEP = 64  # numbers of a latent that are taken at a time
+PIECE, MANY_PIECE = 64, 128  # numbers of a row that a program of `finish` sums
+FEW_ROWS = 4  # of each multiprocessor
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def attend(
     blocks: Blocks | None = None,
 ) -> None:
     """Attention of q [B, N, H, C] over latents [slots, 1, C] into out [B, N, H, R]."""
-    finish(states(q, latents, paged, scale, out.shape[-1], blocks), out)
+    finish(states(q, latents, paged, scale, out.shape[-1], blocks), out, _piece(out))
 
 
 def states(
@@ -58,19 +61,15 @@ def states(
     most = CUTS.most_chunks(paged)
     tree = paged.path is not None
     cut = blocks or choose(q, most, tree=tree)
-    chunks = min(most, 1) if cut.whole else most
-    parts = 1 + chunks
-    rows = batch * new * heads
-    acc = torch.empty(rows * parts * rank, dtype=torch.float32, device=q.device)
-    weights = torch.empty(rows * parts * 2, dtype=torch.float32, device=q.device)
+    left = _unset(q, paged, rank, whole=cut.whole)
+    chunks = left.parts - 1
     across = -(-new * heads // cut.rows)
     tails = new * -(-heads // TAIL_ROWS) if tree else across
-    fixed = CUTS.fixed | {"R": rank, "H": heads, "WHOLE": cut.whole}
     kernel.attend[(across * chunks + tails, batch)](
         q,
         latents,
-        acc,
-        weights,
+        left.acc,
+        left.weights,
         paged.start,
         paged.last,
         paged.last if paged.path is None else paged.path,
@@ -78,23 +77,48 @@ def states(
         paged.page_table.stride(0),
         paged.page_table.shape[1] * paged.page_size,
         new,
-        parts,
+        left.parts,
         across,
         chunks,
         scale * math.log2(math.e),
+        H=heads,
+        R=rank,
         ROPE=size - rank,
         BR=cut.rows,
         TAIL_BR=TAIL_ROWS if tree else cut.rows,
         BK=min(STEP, rank, size - rank),
         PAGE=paged.page_size,
+        WHOLE=cut.whole,
         LONG=most > CUTS.turn // CUTS.near,
         STAGES=cut.stages,
         TREE=tree,
         num_warps=cut.warps,
         num_stages=held_stages(cut.rows, q),
-        **fixed,
+        **CUTS.fixed,
     )
+    return left
+
+
+def _unset(q: torch.Tensor, paged: Paged, rank: int, *, whole: bool) -> States:
+    """Room for the states of all rows."""
+    cuts = replace(CUTS, near=ENDLESS, turn=ENDLESS) if whole else CUTS
+    parts, rows = 1 + cuts.most_chunks(paged), q.shape[:-1].numel()
+    acc = torch.empty(rows * parts * rank, dtype=torch.float32, device=q.device)
+    weights = torch.empty(rows * parts * 2, dtype=torch.float32, device=q.device)
+    # a chunk, near or far, is a group of its own
+    fixed = cuts.fixed | {"GRAIN": CUTS.tile // 2, "GROUP": 1, "LONG": False}
     return States(acc, weights, paged.last, parts, fixed)
+
+
+def _piece(out: torch.Tensor) -> int:
+    """Of few rows 33 states are on their way at once, of many 16, with fewer programs to start.
+
+    us for 8 heads of 34 states, H200, and before, with 16 at once, each scaled behind the last:
+    9 tokens 2.24, 3.28; 33 3.68, 4.16; 65 10.3, 10.5. Not timed with more.
+    """
+    rank = out.shape[-1]
+    few = out.numel() // rank <= FEW_ROWS * limits(out.device).multiprocessors
+    return min(PIECE if few else MANY_PIECE, rank)
 
 
 def choose(q: torch.Tensor, chunks: int, *, tree: bool = True) -> Blocks:

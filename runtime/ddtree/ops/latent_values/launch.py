@@ -1,4 +1,4 @@
-"""Grids and tuning constants of what follows latent attention's states."""
+"""The grid and tuning constants of heads' values."""
 
 from __future__ import annotations
 
@@ -7,55 +7,29 @@ from dataclasses import dataclass
 import torch
 
 from ddtree.ops.latent_values import kernel
-
-PIECE = 128  # numbers of a row that one program of `finish` merges
-UNROLL = 16  # states whose loads are under way at once
-
-
-@dataclass(frozen=True)
-class States:
-    """What `ops.latent_attention` leaves of each row (token, head), most a state a chunk."""
-
-    acc: torch.Tensor  # [rows, parts, R] float32, flat
-    weights: torch.Tensor  # [rows, parts, 2] float32, flat: the largest score and the sum
-    last: torch.Tensor  # [B, N] int32, a plan's
-    parts: int
-    fixed: dict[str, int | bool]  # how positions are cut
+from ddtree.ops.state_sum.launch import States, at_once
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """How `values` is launched. No choice here changes a bit of the result."""
+    """How `values` is launched. No choice here changes a bit of the result.
 
-    outputs: int  # BV
+    An H200 takes 3.9 us for 8 heads of 34 states, 4.0 for 16; 4.6 and 4.7 with each state scaled
+    behind the one before.
+    """
+
+    outputs: int = 16
     warps: int = 4
-    unroll: int = UNROLL
-
-
-def finish(states: States, out: torch.Tensor) -> None:
-    """Each row's states in order, into out [B, N, H, R]."""
-    rank = out.shape[-1]
-    piece = min(PIECE, rank)
-    kernel.finish[(rank // piece, out.numel() // rank)](
-        states.acc,
-        states.weights,
-        states.last,
-        out,
-        states.parts,
-        BD=piece,
-        UNROLL=UNROLL if states.parts > 2 else 1,
-        num_warps=1,
-        **states.fixed,
-    )
+    together: int = 33  # states on their way at once: all of 2,048 positions
 
 
 def values(
     states: States, up: torch.Tensor, out: torch.Tensor, blocks: Blocks | None = None
 ) -> None:
-    """Each row's result by its head's up [H, V, R], rows dense, into out [B, N, H, V]."""
-    outputs, rows = up.shape[1], out.numel() // up.shape[1]
-    by = blocks or choose(rows)
-    kernel.values[(-(-outputs // by.outputs), rows)](
+    """Each row's result by its head's up [H, V, D], rows dense, into out [B, N, H, V]."""
+    heads, outputs, rank = up.shape
+    by = blocks or Blocks()
+    kernel.values[(-(-outputs // by.outputs), out.numel() // outputs)](
         states.acc,
         states.weights,
         states.last,
@@ -63,15 +37,12 @@ def values(
         up.stride(0),
         out,
         states.parts,
+        H=heads,
+        D=rank,
         V=outputs,
         S_V=up.stride(1),
         BV=by.outputs,
-        UNROLL=by.unroll if states.parts > 2 else 1,
         num_warps=by.warps,
-        **states.fixed,
+        **at_once(states, by.together),
+        **states.cuts,
     )
-
-
-def choose(rows: int) -> Blocks:
-    """Few outputs a program for a token's rows; a row of many is merged less often."""
-    return Blocks(16) if rows <= 16 else Blocks(32)

@@ -1,1 +1,1 @@
-"""The second half of `ops.tree_attention` where its rows are cut: states of softmax, summed."""
+"""The second half of attentions whose rows are cut: states of softmax, summed."""
