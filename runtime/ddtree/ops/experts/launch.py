@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 import triton
 
+from ddtree.ops.backend import limits
 from ddtree.ops.experts import kernel
 from ddtree.ops.experts.packed import LINE, Packed
 from ddtree.ops.experts.packed import kernel as packed_kernel
@@ -24,16 +25,17 @@ OUTPUTS = 32  # that a program of `combine` sums
 MOST_TOKENS = 16  # of it
 
 
-# Packed products. H200, a rank of 8 of Kimi-K2.6, uniform draws, us with 1, 9, 33 and 65 tokens; in
-# brackets by way of shared memory. Gate and up: 10.7, 45.7, 115, 167 (12.8, 48.8, 120, 173); 32
-# rows take 11.5 with 1, and 16 49.4, 125, 181 with more; segments, which make a sum's bits: one
-# 37, 53, 116, 169, two 17.8, 49.4, 111, 162. Down: 6.4, 25.9, 60.7, 87.8 (6.6, 26.4, 62.4, 89.0); a
-# walk of 7 8.3, 27.0, 60.0, 85.1, of 2 5.9, 30.7 and 81 with 33. Untimed: gate and up with 2 to 4
-# tokens, several lines that are not gated, tiles of 16 pairs.
+# Packed products. us on an H200 for a rank of 8 of Kimi-K2.6, uniform draws, 1 and 9 tokens; in
+# brackets by loads to registers, half a line ahead. Gate and up: 9.4, 43.2 (10.2, 43.9); down with
+# 9: 23.9 (25.1), a walk of 7 24.9. Those copies took scales by one more product; without it nothing
+# is timed yet, nor by copies other counts and tiles of 16 pairs, whose 32 rows spill no register.
+# Chosen by loads to registers, with 1, 9, 33 and 65 tokens: of gate and up (10.7, 45.7, 115, 167)
+# rows, 32 taking 11.5 with 1, 16 49.4, 125, 181 with more, and segments, which make a sum's bits,
+# one 37, 53, 116, 169, two 17.8, 49.4, 111, 162; of down (6.4, 25.9, 60.7, 87.8) the walk, of 7
+# 8.3, 27.0, 60.0, 85.1, of 2 5.9, 30.7 and 81 with 33.
 SEGMENTS = 4
 ROWS, LONE_ROWS = 32, 16
-MANY_ROWS = 16  # registers hold no 32 by 16 pairs
-WALKED = 4 * ROWS  # rows
+WALK = 4  # blocks of ROWS that a program of one line takes
 
 
 @dataclass(frozen=True)
@@ -166,9 +168,7 @@ def _multiply(
 
 
 def _segmented(x: torch.Tensor, stack: Packed, y: torch.Tensor, cut: Tiles, top: int) -> None:
-    outputs, rows = y.shape[1], MANY_ROWS if cut.size == MANY_BM else ROWS
-    if cut.lone:
-        rows = min(rows, LONE_ROWS)
+    outputs, rows = y.shape[1], LONE_ROWS if cut.lone else ROWS
     packed_kernel.multiply_packed[(-(-outputs // (rows // 2 if top else rows)), cut.owner.numel())](
         x,
         stack.words,
@@ -186,14 +186,24 @@ def _segmented(x: torch.Tensor, stack: Packed, y: torch.Tensor, cut: Tiles, top:
         GATED=top > 0,
         LONE=cut.lone,
         SEGMENTS=SEGMENTS,
+        STAGES=_stages(x, rows, cut.size),
         PAIRED=not triton.knobs.runtime.interpret,
         num_warps=SEGMENTS,
     )
 
 
+def _stages(x: torch.Tensor, rows: int, size: int) -> int:
+    """3, two lines of a segment on their way, where three programs have room for that, else 2.
+
+    Two are 68 KiB of 32 rows and of 8 pairs' features, of 16 pairs 100; `size`: pairs.
+    """
+    line = SEGMENTS * LINE * (rows * 9 // 16 + size * x.element_size())
+    return 3 if 3 * 2 * line <= limits(x.device).shared else 2
+
+
 def _walked(x: torch.Tensor, stack: Packed, y: torch.Tensor, cut: Tiles) -> None:
-    outputs, rows = y.shape[1], MANY_ROWS if cut.size == MANY_BM else ROWS
-    packed_kernel.walk_packed[(-(-outputs // WALKED), cut.owner.numel())](
+    outputs = y.shape[1]
+    packed_kernel.walk_packed[(-(-outputs // (WALK * ROWS)), cut.owner.numel())](
         x,
         stack.words,
         stack.scale,
@@ -202,11 +212,12 @@ def _walked(x: torch.Tensor, stack: Packed, y: torch.Tensor, cut: Tiles) -> None
         cut.pairs,
         N=outputs,
         K=x.shape[1],
-        BN=rows,
+        BN=ROWS,
         BM=cut.size,
         EXPERTS=stack.shape[0],
         LONE=cut.lone,
-        WALK=WALKED // rows,
+        WALK=WALK,
+        STAGES=3,
         PAIRED=not triton.knobs.runtime.interpret,
         num_warps=1,
     )

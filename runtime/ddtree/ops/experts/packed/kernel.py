@@ -1,9 +1,9 @@
-"""Products of a mixture's INT4 experts: words and features go from memory to registers.
+"""Products of a mixture's INT4 experts: lines go to shared memory by copies that nobody waits for.
 
 Weights x tokens, as the products of floats. A lane of the matrix unit has columns 2 q, 2 q + 1,
 2 q + 8 and 2 q + 9 of 16; here it gets eight that lie side by side, of words and features alike, so
-that memory has them as the unit does. All is loaded as [rows, columns], rows in the order of `cut`:
-with more dimensions Triton 3.6 and 3.7 give lanes unlike rows, and one goes by shared memory.
+that it reads them at once. All is loaded as [rows, columns], rows in the order of `cut`: with more
+dimensions Triton 3.6 and 3.7 give lanes unlike rows, and one goes by shared memory once more.
 """
 
 import triton
@@ -59,23 +59,19 @@ def operand(loaded, SEGMENTS: tl.constexpr):
 
 
 @triton.jit
-def spread(loaded, SEGMENTS: tl.constexpr):
-    """Scales [rows in order of `cut` x lane q, 2] as [SEGMENTS, rows, 16], two of each four 0."""
-    R: tl.constexpr = loaded.shape[0] // (32 * SEGMENTS)
-    both = tl.join(loaded, tl.zeros_like(loaded))
-    split = tl.reshape(both, [R, SEGMENTS, 8, 4, 2, 2])  # q, odd, eight
-    return tl.reshape(tl.permute(split, [1, 0, 2, 3, 5, 4]), [SEGMENTS, 8 * R, 16])
-
-
-@triton.jit
-def column(scale, COLUMN: tl.constexpr, BM: tl.constexpr):
-    """One column of `spread` scales as [S, rows, BM] float32, exactly.
-
-    Taken by a product, so that it arrives where the sums are.
-    """
-    o_g = tl.arange(0, 16)[None, :, None] + tl.zeros([scale.shape[0], 16, BM], tl.int32)
-    own = (o_g == COLUMN // 2 * 4 + COLUMN % 2).to(scale.dtype)
-    return tl.dot(scale, own, input_precision="ieee")
+def scales(loaded, SEGMENTS: tl.constexpr):
+    """[rows in order of `cut`, 8] of a line as two times four [SEGMENTS, rows] float32, exactly."""
+    R: tl.constexpr = loaded.shape[0] // (8 * SEGMENTS)
+    split = tl.reshape(loaded.to(tl.float32), [R, SEGMENTS, 8, 8])
+    eight = tl.reshape(tl.permute(split, [1, 0, 2, 3]), [SEGMENTS, 8 * R, 2, 2, 2])
+    even, odd = tl.split(eight)  # [.., half, high]
+    low_even, high_even = tl.split(even)
+    low_odd, high_odd = tl.split(odd)
+    s_0, s_4 = tl.split(low_even)
+    s_1, s_5 = tl.split(low_odd)
+    s_2, s_6 = tl.split(high_even)
+    s_3, s_7 = tl.split(high_odd)
+    return (s_0, s_1, s_2, s_3), (s_4, s_5, s_6, s_7)
 
 
 @triton.jit
@@ -93,14 +89,14 @@ def features(p_x, own, o_k, K: tl.constexpr, ALL: tl.constexpr):
 
 
 @triton.jit
-def added(total, words, x, scale, HALF: tl.constexpr, BM: tl.constexpr, PAIRED: tl.constexpr):
-    """Half a line's products on top of total [S, rows, BM]."""
+def added(total, words, x, scale, PAIRED: tl.constexpr):
+    """Half a line's products on top of total [S, rows, BM]; x, scale: of its four places."""
     S: tl.constexpr = total.shape[0]
     ready = operand(words, S)
     for i_place in tl.static_range(4):
         own = tl.permute(operand(x[i_place], S), [0, 2, 1])
         part = tl.dot(numbers(ready, i_place, own.dtype, PAIRED), own, input_precision="ieee")
-        total = tl.fma(part, column(scale, HALF * 4 + i_place, BM), total)
+        total = tl.fma(part, tl.broadcast_to(scale[i_place][:, :, None], part.shape), total)
     return total
 
 
@@ -133,11 +129,11 @@ def multiply_packed(
     p_x, p_words, p_scale, p_y, p_owner, p_pairs, TOP: tl.constexpr, N: tl.constexpr,
     K: tl.constexpr, LINES: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr,
     EXPERTS: tl.constexpr, GATED: tl.constexpr, LONE: tl.constexpr, SEGMENTS: tl.constexpr,
-    PAIRED: tl.constexpr,
+    STAGES: tl.constexpr, PAIRED: tl.constexpr,
 ):  # fmt: skip
     """`multiply` by BN INT4 rows, whose lines are cut into SEGMENTS that are walked side by side.
 
-    A warp has a segment, and always half a line on its way. GATED takes half of its rows from the
+    A warp has a segment, and STAGES - 1 lines on their way. GATED takes half of its rows from the
     gate's and half from up's, in one product. Grid (tiles of N, tiles of pairs).
     """
     expert, pair = tile(p_owner, p_pairs, tl.program_id(1), BM, LONE)
@@ -151,41 +147,26 @@ def multiply_packed(
         o_w = tl.arange(0, 32)[None, :]
         row, segment = cut(tl.arange(0, SEGMENTS * BN), SEGMENTS)
         line = (segment * STEPS)[:, None]
-        p_lines = placed(expert, row[:, None], line, i_n, N, LINES, PIECE, PIECES) * 64 + o_w
-        p_lines += p_words
-        o_s = tl.arange(0, SEGMENTS * BN * 4)
-        row, segment = cut(o_s // 4, SEGMENTS)
-        s_line = (segment * STEPS)[:, None]
-        p_own = placed(expert, row[:, None], s_line, i_n, N, LINES, PIECE, PIECES) * 8
-        p_own += p_scale + (o_s % 4 * 2)[:, None] + tl.arange(0, 2)[None, :]
+        at = placed(expert, row[:, None], line, i_n, N, LINES, PIECE, PIECES)
+        p_lines = p_words + at * 64 + o_w
+        p_own = p_scale + at * 8 + tl.arange(0, 8)[None, :]
         o_m, segment = cut(tl.arange(0, SEGMENTS * BM), SEGMENTS)
         of = pairs(p_pairs, tl.program_id(1), o_m, BM, LONE)[:, None]
         token = of // TOP if GATED else of
         o_k = (segment * STEPS)[:, None] * 256 + o_w
         p_tokens = p_x + token.to(tl.int64) * K + o_k
-        m_x = of >= 0
-        m_w = line >= 0
-        m_s = s_line >= 0
-        words = tl.load(p_lines, mask=m_w if WHOLE else m_w & (line < LINES), other=0)
-        scale = tl.load(p_own, mask=m_s if WHOLE else m_s & (s_line < LINES), other=0.0)
-        x = features(p_tokens, m_x, o_k, K, ALL)
         total = tl.zeros([SEGMENTS, BN, BM], tl.float32)
-        for i_step in tl.range(0, STEPS, num_stages=1):
-            m_now = m_w if WHOLE else m_w & (line + i_step < LINES)
-            words_2 = tl.load(p_lines + 32, mask=m_now, other=0)
-            x_2 = features(p_tokens + 128, m_x, o_k + (i_step * 256 + 128), K, ALL)
-            now = spread(scale, SEGMENTS)
-            total = added(total, words, x, now, 0, BM, PAIRED)
-            p_lines += 1024
-            p_own += 128
-            p_tokens += 256
-            more = i_step + 1 < STEPS
-            m_next = m_w if WHOLE else m_w & (line + i_step + 1 < LINES)
-            words = tl.load(p_lines, mask=m_next & more, other=0)
-            m_scale = m_s if WHOLE else m_s & (s_line + i_step + 1 < LINES)
-            scale = tl.load(p_own, mask=m_scale & more, other=0.0)
-            x = features(p_tokens, m_x & more, o_k + (i_step + 1) * 256, K, ALL)
-            total = added(total, words_2, x_2, now, 1, BM, PAIRED)
+        for i_step in tl.range(0, STEPS, num_stages=STAGES):
+            known = True if WHOLE else line + i_step < LINES
+            words = tl.load(p_lines + i_step * 1024, mask=known, other=0)
+            words_2 = tl.load(p_lines + (i_step * 1024 + 32), mask=known, other=0)
+            scale, scale_2 = scales(tl.load(p_own + i_step * 128, mask=known, other=0.0), SEGMENTS)
+            o_now = i_step * 256
+            x = features(p_tokens + o_now, of >= 0, o_k + o_now, K, ALL)
+            o_half = o_now + 128
+            x_2 = features(p_tokens + o_half, of >= 0, o_k + o_half, K, ALL)
+            total = added(total, words, x, scale, PAIRED)
+            total = added(total, words_2, x_2, scale_2, PAIRED)
         whole = folded(total, SEGMENTS, BN, BM)
         if GATED:
             both = tl.permute(tl.reshape(whole, [2, PIECE, BM]), [1, 2, 0])
@@ -200,11 +181,12 @@ def multiply_packed(
 def walk_packed(
     p_x, p_words, p_scale, p_y, p_owner, p_pairs, N: tl.constexpr, K: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, EXPERTS: tl.constexpr, LONE: tl.constexpr,
-    WALK: tl.constexpr, PAIRED: tl.constexpr,
+    WALK: tl.constexpr, STAGES: tl.constexpr, PAIRED: tl.constexpr,
 ):  # fmt: skip
     """With matrices of one line, K <= 256: features are read once for WALK x BN rows.
 
-    A program is a warp, and the next rows are on their way. Grid as of `multiply_packed`.
+    A program is a warp, with the next STAGES - 1 times BN rows on their way. Grid as of
+    `multiply_packed`.
     """
     expert, pair = tile(p_owner, p_pairs, tl.program_id(1), BM, LONE)
     i_n = tl.program_id(0)
@@ -212,19 +194,11 @@ def walk_packed(
         BLOCKS: tl.constexpr = (N + 15) // 16
         WHOLE: tl.constexpr = N % (WALK * BN) == 0
         begin = i_n * (WALK * BN)
-        first = expert.to(tl.int64) * (BLOCKS * 16) + begin
         o_w = tl.arange(0, 32)[None, :]
         o_b = tl.arange(0, BN)[:, None]
-        p_rows = p_words + (first + o_b) * 64 + o_w
-        o_s = tl.arange(0, BN * 4)[:, None]
-        s_b = o_s // 4
-        p_own = p_scale + (first + s_b) * 8 + o_s % 4 * 2 + tl.arange(0, 2)[None, :]
-        m_w = o_b >= 0
-        m_s = s_b >= 0
-        m_now = m_w if WHOLE else begin + o_b < N
-        words = tl.load(p_rows, mask=m_now, other=0)
-        words_2 = tl.load(p_rows + 32, mask=m_now, other=0)
-        scale = tl.load(p_own, mask=m_s if WHOLE else m_s & (begin + s_b < N), other=0.0)
+        first = expert.to(tl.int64) * (BLOCKS * 16) + begin + o_b
+        p_rows = p_words + first * 64 + o_w
+        p_own = p_scale + first * 8 + tl.arange(0, 8)[None, :]
         of = pairs(p_pairs, tl.program_id(1), tl.arange(0, BM), BM, LONE)[:, None]
         p_held = p_x + of.to(tl.int64) * K + o_w
         x = features(p_held, of >= 0, o_w, K, K % 256 == 0)
@@ -232,20 +206,14 @@ def walk_packed(
         o_n = begin + tl.arange(0, BN)[None, :, None]
         p_out = p_y + pair[None, None, :].to(tl.int64) * N + o_n
         m_out = (pair >= 0)[None, None, :] & (o_n >= 0)
-        for i_walk in tl.range(0, WALK, num_stages=1):
-            o_next = (i_walk + 1) * BN
-            more = i_walk + 1 < WALK
-            m_next = m_w if WHOLE else begin + o_b + o_next < N
-            later = tl.load(p_rows + o_next * 64, mask=m_next & more, other=0)
-            later_2 = tl.load(p_rows + (o_next * 64 + 32), mask=m_next & more, other=0)
-            m_scale = m_s if WHOLE else m_s & (begin + s_b + o_next < N)
-            later_scale = tl.load(p_own + o_next * 8, mask=m_scale & more, other=0.0)
-            now = spread(scale, 1)
+        for i_walk in tl.range(0, WALK, num_stages=STAGES):
+            o_now = i_walk * BN
+            known = True if WHOLE else begin + o_b + o_now < N
+            words = tl.load(p_rows + o_now * 64, mask=known, other=0)
+            words_2 = tl.load(p_rows + (o_now * 64 + 32), mask=known, other=0)
+            scale, scale_2 = scales(tl.load(p_own + o_now * 8, mask=known, other=0.0), 1)
             total = tl.zeros([1, BN, BM], tl.float32)
-            total = added(total, words, x, now, 0, BM, PAIRED)
-            total = added(total, words_2, x_2, now, 1, BM, PAIRED)
-            here = m_out if WHOLE else m_out & (o_n + i_walk * BN < N)
-            tl.store(p_out + i_walk * BN, total, mask=here)
-            words = later
-            words_2 = later_2
-            scale = later_scale
+            total = added(total, words, x, scale, PAIRED)
+            total = added(total, words_2, x_2, scale_2, PAIRED)
+            here = m_out if WHOLE else m_out & (o_n + o_now < N)
+            tl.store(p_out + o_now, total, mask=here)
