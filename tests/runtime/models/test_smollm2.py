@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import gguf
 import pytest
 import torch
 import transformers
@@ -33,7 +36,8 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(smollm2_gguf: Path) -> Pair:
-    with warnings.catch_warnings():
+    once = cache(gguf.get_tensor_name_map)  # transformers makes it for every module: 6 of 18 s
+    with patch.object(gguf, "get_tensor_name_map", once), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of transformers' reader, not ours
         theirs = transformers.AutoModelForCausalLM.from_pretrained(
             smollm2_gguf.parent, gguf_file=smollm2_gguf.name, dtype=torch.float32
