@@ -11,15 +11,14 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from http.server import ThreadingHTTPServer
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from typing import Any
 
 
 def arguments() -> argparse.Namespace:
@@ -35,55 +34,59 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def listening(behaviour: dict[str, Any], options: argparse.Namespace) -> "ThreadingHTTPServer":
-    """Its module takes half of the start, and options are asked for more often than answers."""
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+class Server(ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path == "/health":
-                self.answer(200, {"status": "ok"})
-            elif self.path == "/ready":
+
+def listening(behaviour: dict[str, Any], options: argparse.Namespace) -> Server:
+    """Speaks just enough HTTP: `http.server` would be half of the start."""
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            if not (line := self.rfile.readline().decode()):
+                return  # it only looked whether somebody listens
+            verb, path, _ = line.split()
+            headers = dict(headers_of(self.rfile))
+            body = self.rfile.read(int(headers.get("content-length", 0)))
+            code, said = self.posted(headers, body) if verb == "POST" else self.got(path)
+            data = json.dumps(said).encode()
+            head = f"HTTP/1.1 {code} -\r\nconnection: close\r\ncontent-length: {len(data)}"
+            self.wfile.write(f"{head}\r\n\r\n".encode() + data)
+            sys.stderr.write(f"{verb} {path} {code}\n")
+
+        def got(self, path: str) -> tuple[int, dict[str, Any]]:
+            if path == "/health":
+                return 200, {"status": "ok"}
+            if path == "/ready":
                 never = behaviour.get("never_ready")
-                self.answer(503 if never else 200, {"status": "warming" if never else "ready"})
-            elif self.path == "/server_info":
+                return 503 if never else 200, {"status": "warming" if never else "ready"}
+            if path == "/server_info":
                 seen = vars(options)
-                self.answer(
-                    200, {key: seen[key] for key in ("served_model_name", "mode", "budget")}
-                )
-            else:
-                self.answer(404, {})
+                return 200, {key: seen[key] for key in ("served_model_name", "mode", "budget")}
+            return 404, {}
 
-        def do_POST(self) -> None:
+        def posted(self, headers: dict[str, str], data: bytes) -> tuple[int, dict[str, Any]]:
             if behaviour.get("dies_asked"):
                 give_up(1)
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            body = json.loads(data)
             key = os.environ.get("DDTREE_API_KEY")
-            if key and self.headers.get("authorization") != f"Bearer {key}":
-                self.answer(401, {"error": {"message": "wrong key"}})
-                return
+            if key and headers.get("authorization") != f"Bearer {key}":
+                return 401, {"error": {"message": "wrong key"}}
             assert body["model"] == options.served_model_name
             text = behaviour.get("say", "Paris is the capital of France.")
             thought = {"reasoning_content": said} if (said := behaviour.get("think")) else {}
-            self.answer(
-                200,
-                {
-                    "choices": [{"message": {"role": "assistant", "content": text, **thought}}],
-                    "usage": {"completion_tokens": len(text.split())},
-                },
-            )
+            message = {"role": "assistant", "content": text, **thought}
+            usage = {"completion_tokens": len(text.split())}
+            return 200, {"choices": [{"message": message}], "usage": usage}
 
-        def answer(self, code: int, body: dict[str, Any]) -> None:
-            data = json.dumps(body).encode()
-            self.send_response(code)
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    return Server((options.host, options.port), Handler)
 
-        def log_message(self, format: str, *args: object) -> None:
-            sys.stderr.write(f"{format % args}\n")
 
-    return ThreadingHTTPServer((options.host, options.port), Handler)
+def headers_of(file: BufferedIOBase) -> Iterator[tuple[str, str]]:
+    while header := file.readline().decode().strip():
+        name, _, value = header.partition(":")
+        yield name.lower(), value.strip()
 
 
 def give_up(code: int) -> None:
@@ -108,6 +111,8 @@ def main() -> None:
     sys.stdout.write(f"stand-in serves {options.model} in mode {options.mode}\n")
     sys.stdout.flush()
     if behaviour.get("spawn"):
+        import subprocess  # which one test needs
+
         child = subprocess.Popen(["sleep", "600"])
         Path("spawned.pid").write_text(str(child.pid), "utf-8")
     if "exit" in behaviour:
