@@ -20,22 +20,23 @@ def most_probable(logits: torch.Tensor, width: int) -> Marginals:
     again, most = min(width, blocks), _power(width)
     candidates = _power(again) * BLOCK
     short = logits.dtype == torch.bfloat16 and candidates <= 1 << 16
-    tops = torch.empty(lines, blocks, dtype=torch.int32, device=device)
+    tops, kept = (
+        torch.empty(lines, count, dtype=torch.int32, device=device)
+        for count in (blocks, _power(again))
+    )
     stats = torch.empty(lines, parts, 2, dtype=torch.float32, device=device)
-    kept = torch.empty(lines, _power(again), dtype=torch.int32, device=device)
     keys = torch.empty(lines, most, dtype=torch.int32 if short else torch.int64, device=device)
     found = Marginals(
         torch.empty(rows, deep, width, dtype=torch.int64, device=device),
         torch.empty(rows, deep, width, dtype=torch.float32, device=device),
     )
     logits = logits.contiguous()
+    counts = (vocabulary, blocks, parts)
     kernel.part[(lines, parts)](
         logits,
         tops,
         stats,
-        vocabulary,
-        blocks,
-        parts,
+        *counts,
         BV=part,
         BS=BLOCK,
         SHORT=short,
@@ -49,9 +50,7 @@ def most_probable(logits: torch.Tensor, width: int) -> Marginals:
         keys,
         found.tokens,
         found.logprobs,
-        vocabulary,
-        blocks,
-        parts,
+        *counts,
         K=width,
         KB=again,
         BB=_power(blocks),
