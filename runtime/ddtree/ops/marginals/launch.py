@@ -26,10 +26,9 @@ def most_probable(logits: torch.Tensor, width: int) -> Marginals:
     )
     stats = torch.empty(lines, parts, 2, dtype=torch.float32, device=device)
     keys = torch.empty(lines, most, dtype=torch.int32 if short else torch.int64, device=device)
-    found = Marginals(
-        torch.empty(rows, deep, width, dtype=torch.int64, device=device),
-        torch.empty(rows, deep, width, dtype=torch.float32, device=device),
-    )
+    shape = (rows, deep, width)
+    tokens = torch.empty(shape, dtype=torch.int64, device=device)
+    logprobs = torch.empty(shape, dtype=torch.float32, device=device)
     logits = logits.contiguous()
     counts = (vocabulary, blocks, parts)
     kernel.part[(lines, parts)](
@@ -48,8 +47,8 @@ def most_probable(logits: torch.Tensor, width: int) -> Marginals:
         stats,
         kept,
         keys,
-        found.tokens,
-        found.logprobs,
+        tokens,
+        logprobs,
         *counts,
         K=width,
         KB=again,
@@ -61,7 +60,7 @@ def most_probable(logits: torch.Tensor, width: int) -> Marginals:
         SHORT=short,
         num_warps=max(4, min(16, max(candidates, _power(blocks)) // 512)),
     )
-    return found
+    return Marginals(tokens, logprobs)
 
 
 def _power(number: int) -> int:
