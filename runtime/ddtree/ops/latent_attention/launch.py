@@ -32,7 +32,9 @@ class Blocks:
 
     rows: int  # tokens x heads that share a loaded tile
     whole: bool  # one program walks all chunks of its rows, instead of one program a chunk
-    stages: int = 6  # parts of a tile alone that are under way
+    # parts of a tile alone that are under way, two or more: with one, what Triton 3.6 makes of it
+    # reads memory that is not its own on an H200, at every block size, and was never launched
+    stages: int = 6
     warps: int = 4
 
 
@@ -135,7 +137,7 @@ def choose(q: torch.Tensor, chunks: int, *, tree: bool = True) -> Blocks:
     if whole or chunks > CUTS.turn // CUTS.near:  # a row's sums are in registers, two if whole
         block = 32 if not whole and block > 16 and device.shared > 128 << 10 else 16
     fit = (device.shared - SLACK) // ((CUTS.tile + block) * STEP * q.element_size())
-    return Blocks(block, whole, min(6, fit), warps=8 if whole else 4)
+    return Blocks(block, whole, max(2, min(6, fit)), warps=8 if whole else 4)
 
 
 def held_stages(block: int, q: torch.Tensor) -> int:
