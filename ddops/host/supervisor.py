@@ -1,6 +1,6 @@
 """`python -m ddops.host.supervisor start|stop|status HOME`: a service where there is no systemd.
 
-Loads only what `status` needs: that is asked several times a second.
+Loads nothing but the standard library and psutil: `status` is asked several times a second.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,8 +22,6 @@ _GRACE_S = 5.0  # beyond the service's own stop timeout
 
 def start(home: Path) -> int:
     """Start the keeper in a session of its own. Nothing to do when it runs."""
-    import subprocess
-
     if _keeper(home):
         return 0
     _end_orphan(home)
