@@ -25,14 +25,14 @@ OUTPUTS = 32  # that a program of `combine` sums
 MOST_TOKENS = 16  # of it
 
 
-# Packed products. us on an H200 for a rank of 8 of Kimi-K2.6, uniform draws, 1 and 9 tokens; in
-# brackets by loads to registers, half a line ahead. Gate and up: 9.4, 43.2 (10.2, 43.9); down with
-# 9: 23.9 (25.1), a walk of 7 24.9. Those copies took scales by one more product; without it nothing
-# is timed yet, nor by copies other counts and tiles of 16 pairs, whose 32 rows spill no register.
+# Packed products. us on an H200 for a rank of 8 of Kimi-K2.6, uniform draws, with 1, 9, 33, 65 and
+# 600 tokens; in brackets by loads to registers, half a line ahead. Gate and up: 9.0, 42.8, 107,
+# 160, 361 (10.1, 44.3, 112, 166, 523); 16 rows 47.4 with 9, 132 with 33, 439 with 600, two stages
+# 10.6, 42.7, 105, 162. Down: 5.5, 23.0, 55.5, 80.9, 166 (6.0, 24.9, 60.0, 87.9, 223); 16 rows
+# 23.1 with 9, 157 with 600, two stages 6.8, 25.9, 62.6, 92.8.
 # Chosen by loads to registers, with 1, 9, 33 and 65 tokens: of gate and up (10.7, 45.7, 115, 167)
-# rows, 32 taking 11.5 with 1, 16 49.4, 125, 181 with more, and segments, which make a sum's bits,
-# one 37, 53, 116, 169, two 17.8, 49.4, 111, 162; of down (6.4, 25.9, 60.7, 87.8) the walk, of 7
-# 8.3, 27.0, 60.0, 85.1, of 2 5.9, 30.7 and 81 with 33.
+# segments, which make a sum's bits, one 37, 53, 116, 169, two 17.8, 49.4, 111, 162; of down (6.4,
+# 25.9, 60.7, 87.8) the walk, of 7 8.3, 27.0, 60.0, 85.1, of 2 5.9, 30.7 and 81 with 33.
 SEGMENTS = 4
 ROWS, LONE_ROWS = 32, 16
 WALK = 4  # blocks of ROWS that a program of one line takes
