@@ -15,6 +15,7 @@ from ddops.analysis.stated import of_transcript
 from ddops.bench.expand import configured
 from ddops.cli.app import main
 from ddops.errors import CheckError
+from ddops.flows.advise import ask
 from ddops.flows.plan import render
 from ddops.spec.deployment import Deployment
 from ddops.spec.grid import Grid
@@ -190,7 +191,7 @@ def rendered(name: str) -> str:
     wish = deployment(next(variant for variant in MATRIX.variants if variant.name == name))
     box = box_of("b300").model_copy(update={"deployment": wish})
     there = site(box, version="0.5.13", options=patched("sglang-0.5.13"))
-    made = render(there, wish, seen("b300"))
+    made = render(there, wish, ask(there, wish, seen("b300")))
     made.advised.check()
     return made.unit
 
