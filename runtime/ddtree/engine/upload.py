@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +30,7 @@ def on_host(words: npt.NDArray[np.int64], device: torch.device) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Download:
-    """A tensor on its way to the host. To be kept until it has landed."""
+    """A tensor on its way to the host."""
 
     values: torch.Tensor  # valid once landed
     landed: torch.cuda.Event | None
@@ -40,10 +41,19 @@ class Download:
         return self.values
 
 
+# Memory of the host that a kernel is yet to write to, of which torch knows nothing: a rank that reads
+# none of its steps would have it given to its next upload, and overwritten there.
+_under_way: deque[tuple[torch.cuda.Event, torch.Tensor]] = deque()
+
+
 def download(values: torch.Tensor) -> Download:
     """Start the copy; on the host there is nothing to wait for."""
     if not values.is_cuda:
         return Download(values, None)
     host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
     to_host(values.contiguous(), host)
-    return Download(host, torch.cuda.current_stream().record_event())
+    landed = torch.cuda.current_stream().record_event()
+    while _under_way and _under_way[0][0].query():  # type: ignore[no-untyped-call]
+        _under_way.popleft()
+    _under_way.append((landed, host))
+    return Download(host, landed)

@@ -16,7 +16,7 @@ BLOCK = 512
 def to_host(values: torch.Tensor, host: torch.Tensor) -> None:
     """Copy `values`, contiguous, to `host`, pinned and alike, in the order of the stream.
 
-    Nothing but the caller keeps `host` until then: torch knows of no kernel that writes there.
+    The caller keeps `host` until then, for torch knows of no kernel that writes there.
     """
     from ddtree.ops.to_host import kernel
 
