@@ -41,8 +41,8 @@ class Download:
         return self.values
 
 
-# Memory of the host that a kernel is yet to write to, of which torch knows nothing: a rank that reads
-# none of its steps would have it given to its next upload, and overwritten there.
+# Memory of the host that a kernel is yet to write to, of which torch knows nothing: a rank that
+# reads none of its steps would have it given to its next upload, and overwritten there.
 _under_way: deque[tuple[torch.cuda.Event, torch.Tensor]] = deque()
 
 
