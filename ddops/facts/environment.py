@@ -35,16 +35,11 @@ def origin(package):
     url = None if said["url"].startswith("file:") else said["url"]
     return {"kind": "archive", "url": url, "sha256": digest}
 
-def about(package):  # `package.metadata` reads the whole description as an e-mail: half of all time
-    text = package.read_text("METADATA") or package.read_text("PKG-INFO") or ""
-    lines = text.partition("\\n\\n")[0].splitlines()
-    return {key: value for key, _, value in (line.partition(": ") for line in lines)}
-
 found = {}
 for package in distributions():
-    said = about(package)
-    name = re.sub(r"[-_.]+", "-", said.get("Name", "")).lower()
-    version = said.get("Version")
+    about = package.metadata  # read from its file each time
+    name = re.sub(r"[-_.]+", "-", about["Name"] or "").lower()
+    version = about["Version"]
     record = package.read_text("RECORD")
     digest = hashlib.sha256(record.encode()).hexdigest() if record else None
     found.setdefault(name, {
