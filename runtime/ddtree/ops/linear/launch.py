@@ -48,10 +48,10 @@ BROAD = 6144  # weight rows whose tiles of 128 x 256 fill a device from 512 toke
 #   576 x 1536    4.2 / 3.7    4.3 / 3.7     6.3 / 4.7    11.1 / 9.7
 #   1536 x 1536   5.2 / 4.1    5.4 / 4.8     6.5 / 5.5 at 33, 8.2 / 6.0 at 65
 #   384 + 512 x 7168   7.7 / 6.9    8.9 / 8.4    14.3 / 9.7 at 33, 17.1 / 12.5 at 65 (linear_pair)
-# Since then 64 rows a program where they round alike: with halves of norms 960 x 576 3.0 / 2.9 at
-# 64, 576 x 576 2.9 / 2.7, 3072 x 576 4.1 / 3.7 at 32 and 4.1 / 3.9 at 64.
 # The last three have their K in four parts, a warp each: one was as long as all its loads. At 80
-# tokens the first three 3.3 / 3.0, 3.7 / 3.2 and 5.6 / 4.4; at 128 the fourth 6.4 / 5.5.
+# tokens the first three 3.3 / 3.0, 3.7 / 3.2 and 5.6 / 4.4; at 128 the fourth 6.4 / 5.5. Since then
+# the first three take 64 rows a program from few tokens on, where all round alike: with halves of
+# norms, at 64 tokens, 3.0 / 2.9, 2.9 / 2.7 and 4.1 / 3.9, and the third at 32 4.1 / 3.7.
 NARROW = 13 << 19  # entries of such a weight
 LONGEST = 9  # tiles of K one part sums: 576 of SmolLM2 in one, 1536 in four of six
 
