@@ -21,11 +21,11 @@ DEVICE = "cuda"
 VOCAB = 64  # small, so that random drafts are accepted now and then
 
 
-def small_models(device: str, dtype: torch.dtype = torch.float32) -> Models:
+def small_models(device: str, dtype: torch.dtype = torch.float32, *, layers: int = 6) -> Models:
     pair = PAIRS["smollm2-135m"]
-    target = replace(pair.target, num_layers=6, vocab_size=VOCAB)
-    layers = replace(pair.drafter.layers, num_layers=2, vocab_size=VOCAB)
-    drafter = replace(pair.drafter, layers=layers, target_layer_ids=(0, 2, 4))
+    target = replace(pair.target, num_layers=layers, vocab_size=VOCAB)
+    drafts = replace(pair.drafter.layers, num_layers=2, vocab_size=VOCAB)
+    drafter = replace(pair.drafter, layers=drafts, target_layer_ids=(0, 2, 4))
     with torch.inference_mode():
         return random_models(Pair(target, drafter), dtype, torch.device(device))
 
