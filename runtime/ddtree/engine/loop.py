@@ -150,6 +150,7 @@ class Engine:
             generation_tokens=self._generation_tokens,
             preemptions=scheduler.preemptions,
             prefills=self._runner.prefills,
+            steps=self._runner.steps.copy(),
             speculation=self._speculation,
         )
 

@@ -60,6 +60,7 @@ class Runner:
         self._lookups: dict[str, lookup.Lookup] = {}
         self._begun: deque[_Begun] = deque()  # steps that were not collected yet
         self.prefills = 0  # steps that had one
+        self.steps = dict.fromkeys(stepper.decoding.budgets, 0)  # that decoded, by budget
         self._unread = False  # whether a prefill is under way that nobody waits for
         self._idle_at = 0.0  # when all that was launched before had ended, at last
 
@@ -108,6 +109,7 @@ class Runner:
         rows = [sequence.row for sequence in sequences if sequence.row is not None]
         news = self._news(sequences)
         budget = self._budget(sequences, rows)
+        self.steps[budget] += 1
         if self.chooser is not None:
             prefills = -1 if self._unread else self.prefills
             self._begun.append(_Begun(time.perf_counter(), prefills, len(rows), budget))

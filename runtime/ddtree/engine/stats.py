@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ddtree.core.sequence import Speculation
@@ -17,4 +18,5 @@ class EngineStats:
     generation_tokens: int
     preemptions: int
     prefills: int  # steps that took in prompts
+    steps: Mapping[int, int]  # those that decoded, by budget; 0 is autoregressive
     speculation: Speculation

@@ -147,6 +147,12 @@ def _counters(stats: StatsLike) -> Iterator[Metric]:
         ("spec_decode_num_accepted_tokens", "Drafted tokens accepted", found.accepted),
     ):
         yield CounterMetricFamily(f"ddtree:{name}", help_, value)
+    yield _labelled(
+        "ddtree:decode_steps",
+        "Steps that decoded, by the budget of their trees; 0 is autoregressive",
+        "budget",
+        {str(budget): count for budget, count in stats.steps.items()},
+    )
     positions = {str(at): count for at, count in enumerate(found.accepted_per_position)}
     yield _labelled(
         "ddtree:spec_decode_num_accepted_tokens_per_pos",

@@ -44,7 +44,7 @@ class Remote(asyncio.Protocol):
         self._ears: dict[str, tuple[Ear, int]] = {}
         self._requests: list[Request] = []
         self._aborted: list[str] = []
-        self._seen = EngineStats(0, 0, 0.0, 0, 0, 0, 0, 0, NOTHING)
+        self._seen = EngineStats(0, 0, 0.0, 0, 0, 0, 0, 0, {}, NOTHING)
         self._looking: asyncio.Future[EngineStats] | None = None
 
     @property

@@ -37,6 +37,8 @@ class StatsLike(Protocol):
     def preemptions(self) -> int: ...
     @property
     def prefills(self) -> int: ...  # steps that took in prompts
+    @property
+    def steps(self) -> Mapping[int, int]: ...  # that decoded, by budget
 
 
 class Known(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Literal
 
 import pytest
@@ -112,7 +113,9 @@ def test_an_adaptive_budget_changes_speed_but_no_token(
     monkeypatch.setattr(BudgetChooser, "choose", restless)
     with running(config("ddtree", 12, "tiny", adaptive=True), lag=lag) as engine:
         answers = ask(engine, requests())
+        counted = engine.stats().steps
     assert set(chosen) == {0, 4, 8, 12}
+    assert counted == Counter(chosen)
     assert [answer.tokens for answer in answers] == greedy
 
 

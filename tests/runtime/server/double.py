@@ -201,6 +201,7 @@ class Double:
             generation_tokens=self._counts[1],
             preemptions=0,
             prefills=len(self.seen),
+            steps={0: 0, 8: self._total.verify_steps},
             speculation=self._total,
         )
 

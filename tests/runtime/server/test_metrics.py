@@ -35,6 +35,8 @@ def test_the_names_and_numbers_of_the_seam() -> None:
         "ddtree:generation_tokens_total": 14 + 7,
         "ddtree:num_preemptions_total": 0,
         "ddtree:prefill_steps_total": 2,
+        "ddtree:decode_steps_total[0]": 0,
+        "ddtree:decode_steps_total[8]": 5 + 3,
         "ddtree:request_success_total[stop]": 1,
         "ddtree:request_success_total[length]": 1,
         "ddtree:spec_decode_num_drafts_total": 5 + 3,

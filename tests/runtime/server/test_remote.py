@@ -119,7 +119,7 @@ def test_what_can_never_be_served_is_refused_here() -> None:
 
 
 def test_counters_are_those_of_now_and_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = EngineStats(1, 2, 0.5, 3, 4, 5, 6, 7, NOTHING)
+    known = EngineStats(1, 2, 0.5, 3, 4, 5, 6, 7, {8: 9}, NOTHING)
 
     async def test(remote: Remote, engine: Engine) -> None:
         first, second = asyncio.create_task(remote.stats()), asyncio.create_task(remote.stats())
