@@ -31,6 +31,7 @@ HOPE = 0.5  # how much better a budget may be than it seems before it is served;
 class StepTimes:
     """Seconds of one step by (batch, budget): learnt where served, else by the nearest budget's.
 
+    A tree is nearer to any other tree than to a step without one, which may be limited by the host.
     A batch counts as the smallest measured one that holds it, as in the captured graphs.
     """
 
@@ -66,7 +67,9 @@ class StepTimes:
         self._ratio[row, column] = before + max(TIMING, 1 / (served + 1)) * (ratio - before)
         self.served[row, column] += 1
         known = np.flatnonzero(self.served[row])
-        nearest = np.abs(known[:, None] - np.arange(len(self.budgets))).argmin(0)
+        others = np.arange(len(self.budgets))
+        apart = len(others) * ((known == 0)[:, None] != (others == 0))
+        nearest = (np.abs(known[:, None] - others) + apart).argmin(0)
         self._ratio[row] = self._ratio[row, known[nearest]]
 
 

@@ -151,6 +151,15 @@ def test_what_a_step_seemed_to_cost_at_start_is_soon_forgotten() -> None:
     assert seconds == pytest.approx([2.0, 6.0, 1.2 * 6.0 / 1.1])  # 32 as 8, its nearest
 
 
+def test_a_slow_step_without_a_tree_says_nothing_of_trees_where_one_was_served() -> None:
+    """H200, 128 streams: ar took 2.5 ms for 0.9, limited by the host, and budget 8 what it should."""
+    times = StepTimes({(128, 0): 0.9, (128, 4): 2.3, (128, 8): 2.7, (128, 16): 4.1})
+    times.learn(128, 8, 2.8)
+    times.learn(128, 0, 2.5)
+    seconds, _ = times.at(128)
+    assert seconds == pytest.approx([2.5, 2.3 * 2.8 / 2.7, 2.8, 4.1 * 2.8 / 2.7])
+
+
 def test_one_slow_step_does_not_change_the_picture() -> None:
     times = StepTimes({(1, 0): 1.0})
     for _ in range(20):
