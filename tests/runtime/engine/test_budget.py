@@ -152,7 +152,7 @@ def test_what_a_step_seemed_to_cost_at_start_is_soon_forgotten() -> None:
 
 
 def test_a_slow_step_without_a_tree_says_nothing_of_trees_where_one_was_served() -> None:
-    """H200, 128 streams: ar took 2.5 ms for 0.9, limited by the host, and budget 8 what it should."""
+    """An H200, 128 streams: the host limited ar to 2.5 ms for 0.9; budget 8 took what it should."""
     times = StepTimes({(128, 0): 0.9, (128, 4): 2.3, (128, 8): 2.7, (128, 16): 4.1})
     times.learn(128, 8, 2.8)
     times.learn(128, 0, 2.5)
