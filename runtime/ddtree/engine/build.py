@@ -54,27 +54,25 @@ def build_runner(
     per_row = -(-(config.context_length + max(capacity.reach, WIDTH)) // config.page_size)
     state = RowState(capacity.rows, per_row, config.context_length, models.target.device)
     decoding = Decoding(config.mode, tree_depth(config, models), step_budgets(config, models))
-    stepper = Stepper(models, pools, state, decoding)
+    recorder = Graphs() if graphs else None
+    stepper = Stepper(models, pools, state, decoding, recorder)
     prefiller = Prefiller(models, pools, per_row)
     batches = [size for size in BATCHES if size < capacity.rows] + [capacity.rows]
     buckets = [Bucket(batch, budget) for batch in batches for budget in decoding.budgets]
-    chooser = recorder = None
+    chooser = None
     with torch.inference_mode():
-        if graphs:
-            recorder = Graphs()
+        if recorder is not None:
             forms = captured_forms(capacity.prefill_chunk, capacity.rows, per_row)
             prefiller.capture(forms, recorder)
             warm(prefiller, capacity.prefill_chunk)
             if config.drafter != "prompt-lookup":
-                stepper.capture(buckets, recorder)
+                stepper.capture(buckets)
         prefill_seconds = fixed_seconds(prefiller)
         if config.adaptive:
             chooser = BudgetChooser(StepTimes(stepper.measure(buckets)), capacity.rows)
-    runner = Runner(
+    return Runner(
         config, stepper, prefiller, lag=lag, chooser=chooser, prefill_seconds=prefill_seconds
     )
-    runner.graphs = recorder
-    return runner
 
 
 def _pools(config: EngineConfig, models: Models, slots: int) -> Pools:

@@ -94,7 +94,7 @@ def _follow(errand: Errand, line: Line) -> None:
         runner = build_runner(config, models)
         while (order := line.next()) is not None:
             runner.obey(order)
-        runner.release()
+        runner.stepper.release()
     leave()
 
 

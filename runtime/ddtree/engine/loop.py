@@ -170,7 +170,7 @@ class Engine:
             self._closing.set()
             self._end_all()
             self._ended.set()
-            self._others.close(self._runner.release)
+            self._others.close(self._runner.stepper.release)
 
     def _turn(self) -> bool:
         """One round: read the inbox, run one step. False when there is nothing left to do."""

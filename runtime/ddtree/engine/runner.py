@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 from ddtree.config import EngineConfig
 from ddtree.core.sequence import Sequence, TokenLogprob
 from ddtree.engine.budget import BudgetChooser
-from ddtree.engine.graphs import Graphs
 from ddtree.engine.lines import Piece
 from ddtree.engine.logprobs import logprobs_at
 from ddtree.engine.others import NOBODY, Others
@@ -56,7 +55,6 @@ class Runner:
         self.lag = lag  # steps that the host is behind the device
         self.chooser = chooser  # None: always the one budget
         self.prefill_seconds = prefill_seconds  # of the smallest one
-        self.graphs: Graphs | None = None  # that steps and prefills replay
         self._lookups: dict[str, lookup.Lookup] = {}
         self._begun: deque[_Begun] = deque()  # steps that were not collected yet
         self.prefills = 0  # steps that had one
@@ -68,11 +66,6 @@ class Runner:
     def depth(self) -> int:
         """D of a drafted step."""
         return self.stepper.decoding.depth
-
-    def release(self) -> None:
-        """There are no more steps: let go of what a rank cannot leave the others with."""
-        if self.graphs is not None:
-            self.graphs.release()
 
     def forget(self, sequence: Sequence) -> None:
         self._lookups.pop(sequence.request.id, None)

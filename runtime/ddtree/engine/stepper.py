@@ -116,22 +116,35 @@ class _Captured:
 class Stepper:
     """`capture` once, then `launch` steps. One CUDA stream, so steps and prefills are in order."""
 
-    def __init__(self, models: Models, pools: Pools, state: RowState, decoding: Decoding) -> None:
+    def __init__(
+        self,
+        models: Models,
+        pools: Pools,
+        state: RowState,
+        decoding: Decoding,
+        graphs: Graphs | None = None,
+    ) -> None:
+        """`graphs`: the engine's, where there are any; prefills may be among them."""
         self.models, self.pools, self.state, self.decoding = models, pools, state, decoding
         self.device = pools.target.kv.device
         self._captured: dict[Bucket, _Captured] = {}
-        self._graphs: Graphs | None = None
-
-    def capture(self, buckets: list[Bucket], graphs: Graphs) -> None:
-        """Record one graph a bucket on rows of padding, which change nothing that is in use."""
         self._graphs = graphs
+
+    def capture(self, buckets: list[Bucket]) -> None:
+        """Record one graph a bucket on rows of padding, which change nothing that is in use."""
+        assert self._graphs is not None
         for bucket in sorted(buckets, reverse=True):
             index = self._padding(bucket.batch)
             # the kernel that filters also serves greedy rows, so one graph serves every request
             launch = Launch([], bucket.budget, "nucleus", longest=self.state.longest)
-            graph, ticket = graphs.record(partial(self._eager, index, launch))
+            graph, ticket = self._graphs.record(partial(self._eager, index, launch))
             held = [self.state.padding_row] * bucket.batch
             self._captured[bucket] = _Captured(graph, index, ticket, held)
+
+    def release(self) -> None:
+        """There are no more steps: let go of what a rank cannot leave the others with."""
+        if self._graphs is not None:
+            self._graphs.release()
 
     def fits(self, launch: Launch) -> Bucket | None:
         """The smallest captured bucket that holds this step."""

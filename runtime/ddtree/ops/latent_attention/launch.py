@@ -34,6 +34,7 @@ class Blocks:
     whole: bool  # one program walks all chunks of its rows, instead of one program a chunk
     # parts of a tile alone that are under way, two or more: with one, what Triton 3.6 makes of it
     # reads memory that is not its own on an H200, at every block size, and was never launched
+    # (CUDA 12's ptxas gets its stores to shared memory wrong at times: triton #10787; not shown)
     stages: int = 6
     warps: int = 4
 
