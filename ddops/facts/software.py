@@ -34,6 +34,7 @@ print(json.dumps({
     "installed": there,
     "version": installed(package) or (described(package) if there else None),
     "nccl": nccl,
+    "triton": triton and installed("triton"),
     "triton_ptxas": release(triton and str(triton / "backends/nvidia/bin/ptxas")),
     "cuda_ptxas": cuda if os.access(cuda, os.X_OK) else None,
     "flash_attn_cute": bool(attention and (attention / "cute").is_dir()),

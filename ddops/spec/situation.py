@@ -38,6 +38,7 @@ class Situation(Word):
     version: str | None  # of the engine
     flags: frozenset[str] | None  # that the engine knows
     nccl: str | None
+    triton: str | None
     triton_ptxas: str | None  # release of the assembler that Triton brings
     cuda_ptxas: str | None  # path of the one that CUDA brings
     flash_attn_cute: bool | None

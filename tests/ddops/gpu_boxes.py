@@ -52,6 +52,7 @@ def site(box: Box, *, version: str | None, options: str = "", **installed: Any) 
         "version": version,
         "installed": True,
         "nccl": "2.28.9",
+        "triton": "3.6.0",
         "triton_ptxas": "13.0",
         "cuda_ptxas": None,
         "flash_attn_cute": False,

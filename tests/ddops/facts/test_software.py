@@ -42,15 +42,18 @@ def test_what_a_box_brings_is_found_where_packages_put_it(tmp_path: Path) -> Non
     (tmp_path / "flash_attn" / "__init__.py").touch()
     (tmp_path / "sglang").mkdir()
     (tmp_path / "sglang" / "__init__.py").touch()
-    info = tmp_path / "sglang-0.5.13.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sglang\nVersion: 0.5.13\n")
+    for name, version in (("sglang", "0.5.13"), ("triton", "3.6.0")):
+        info = tmp_path / f"{name}-{version}.dist-info"
+        info.mkdir()
+        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        (info / "METADATA").write_text(head)
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
 
     found = seen(str(python), "sglang")
-    assert (found.version, found.triton_ptxas, found.flash_attn_cute) == ("0.5.13", "12.8", True)
+    assert (found.version, found.flash_attn_cute) == ("0.5.13", True)
+    assert (found.triton, found.triton_ptxas) == ("3.6.0", "12.8")
 
 
 def test_the_help_of_the_bundled_engine_lists_its_options() -> None:

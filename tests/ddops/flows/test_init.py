@@ -24,6 +24,7 @@ INSTALLED: dict[str, Any] = {
     "version": "0.5.13",
     "installed": True,
     "nccl": None,
+    "triton": None,
     "triton_ptxas": None,
     "cuda_ptxas": None,
     "flash_attn_cute": False,

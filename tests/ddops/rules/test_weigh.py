@@ -170,6 +170,26 @@ def test_rules_of_the_working_folder_join_the_shipped_ones(tmp_path: Path) -> No
     assert len(table(tmp_path)) == len(table()) + 1
 
 
+@pytest.mark.parametrize(
+    ("capability", "triton", "said"),
+    [
+        (None, None, []),
+        ("9.0", None, []),
+        ("9.0", "3.6.0", []),
+        ("9.0", "3.7.1", ["ddtree-newer-triton"]),
+        ("10.3", "3.7.1", ["ddtree-other-gpu"]),
+        ("12.0", "3.6.0", ["ddtree-other-gpu"]),
+    ],
+)
+def test_kernels_that_were_never_run_there_are_said_to_be(
+    capability: str | None, triton: str | None, said: list[str]
+) -> None:
+    where = {"capability": capability, "gpu": "a GPU", "triton": triton}
+    advice = weigh(shipped(), situation(engine="ddtree", **where))
+    assert [note.rule for note in advice.notes if note.rule.startswith("ddtree-")] == said
+    assert not weigh(shipped(), situation(engine="vllm", version="0.33.0", **where)).notes
+
+
 def test_an_own_rule_may_not_have_the_name_of_a_shipped_one(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="rule `gpu-known` is there twice"):
         table(own(tmp_path, "gpu-known"))
@@ -228,6 +248,7 @@ situations = st.builds(
         | st.just(frozenset({"--speculative-ddtree-budget"}))
         | st.just(frozenset({"--speculative-dflash-enable-ddtree"})),
         "nccl": st.none() | st.sampled_from(["2.28.9", "2.29.7"]),
+        "triton": st.none() | st.sampled_from(["3.6.0", "3.7.1"]),
         "triton_ptxas": st.none() | st.sampled_from(["12.8", "13.0"]),
         "cuda_ptxas": st.none() | st.just("/usr/local/cuda/bin/ptxas"),
         "flash_attn_cute": st.none() | st.booleans(),
