@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -68,9 +69,8 @@ def weigh(rules: Sequence[Rule], situation: Situation, overrides: Sequence[str] 
     broken: list[Broken] = []
     overridden: list[Reason] = []
     notes: list[Reason] = []
-    for rule in rules:
-        if not expression.holds(rule.when, names):
-            continue
+    speaking = expression.which_hold([rule.when for rule in rules], names)
+    for rule in itertools.compress(rules, speaking):
         if rule.require is not None and expression.holds(rule.require, names):
             continue
         reason = _reason(rule, names)

@@ -49,5 +49,7 @@ def misfits(launches: list[dict[str, Any]], architecture: int) -> list[dict[str,
     """What was compiled for another GPU, or needs more shared memory than this one has."""
     compiled = [launch for launch in launches if launch["architecture"] == architecture]
     assert compiled
-    target = f"sm_{architecture}"
-    return [k for k in compiled if k["shared"] > k["limit"] or not k["ptx"].startswith(target)]
+    whole = [launch for launch in compiled if launch["ptx"] is not None]
+    assert {launch["kernel"] for launch in whole} == {launch["kernel"] for launch in compiled}
+    elsewhere = [launch for launch in whole if not launch["ptx"].startswith(f"sm_{architecture}")]
+    return elsewhere + [launch for launch in compiled if launch["shared"] > launch["limit"]]
