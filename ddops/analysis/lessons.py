@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
+from ddops.analysis.chosen import chosen
 from ddops.analysis.claims import Claim
 from ddops.analysis.cost.breakdown import Apart, Breakdown
 from ddops.analysis.repeats import Group, step_s
@@ -18,17 +19,19 @@ from ddops.spec.record import Metrics, Record
 
 DEEP: Final = 0.05
 """Of verify steps: where so many accept the deepest draft, a deeper drafter would commit more."""
+RARE: Final = 0.01
+"""Of an adaptive engine's steps: budgets that had fewer were only tried."""
 FIXED: Final = 0.5
 """Of a step: where so much is there whatever the tree, time per launch is worth more than nodes."""
 
 
 def method(groups: Sequence[Group]) -> tuple[Claim, ...]:
-    """How drafts, trees and steps behaved, at the lowest pace that was measured."""
+    """How drafts and trees behaved at the lowest pace that was measured, and budgets at all."""
     lowest = _lowest(groups)
     best = max(lowest, key=_accept, default=None)
     if best is None or _accept(best) <= 1:
         return ()
-    return (*_committed(best), *_deepest(best), *_budgets(lowest))
+    return (*_committed(best), *_deepest(best), *_budgets(lowest), *_chosen(groups))
 
 
 def roadmap(
@@ -74,6 +77,17 @@ def _budgets(lowest: Sequence[Group]) -> Iterator[Claim]:
             f"grows by {more:.0%} and a step by {dearer:.0%}, {verdict}"
         )
         yield Claim(text, (*_ids(large), *_ids(small)))
+
+
+def _chosen(groups: Sequence[Group]) -> Iterator[Claim]:
+    """What adaptive engines verified: a budget to ask for where one has nearly all steps."""
+    for group in groups:
+        steps = chosen(group.median) if group.median and group.variant.adaptive else {}
+        shares = [(budget, count / sum(steps.values())) for budget, count in steps.items()]
+        told = [f"{share:.0%} budget {budget}" for budget, share in shares if share >= RARE]
+        if told:
+            text = f"{group.pace}: of the steps of {group.variant.name} had {', '.join(told)}"
+            yield Claim(text, _ids(group))
 
 
 def _where_it_does_not_pay(groups: Sequence[Group]) -> Iterator[Claim]:

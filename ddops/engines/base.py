@@ -31,6 +31,7 @@ class Counters:
     accepted: str | None = None
     per_position: str | None = None  # accepted drafts with a label `position`
     finished: str | None = None  # requests
+    by_budget: str | None = None  # steps with a label `budget`
 
 
 @dataclass(frozen=True)

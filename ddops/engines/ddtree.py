@@ -90,5 +90,6 @@ DDTREE = Engine(
         drafted="ddtree:spec_decode_num_draft_tokens_total",
         accepted="ddtree:spec_decode_num_accepted_tokens_total",
         per_position="ddtree:spec_decode_num_accepted_tokens_per_pos_total",
+        by_budget="ddtree:decode_steps_total",
     ),
 )

@@ -43,6 +43,29 @@ def test_the_method_is_told_by_the_variant_that_commits_most() -> None:
     assert steps[1].endswith("which does not pay")
 
 
+def test_what_an_adaptive_engine_chose_is_told_at_every_pace() -> None:
+    variants = (v.model_copy(update={"adaptive": v.name == "ddtree-b16"}) for v in OF.variants)
+    of = OF.model_copy(update={"variants": tuple(variants)})
+    counted = {0: 70.0, 8: 900.0, 16: 95.0, 64: 5.0}
+    after = {f'ddtree:decode_steps_total{{budget="{b}"}}': n for b, n in counted.items()}
+    made = [
+        one.model_copy(
+            update={
+                "counters_before": {'ddtree:decode_steps_total{budget="0"}': 70.0},
+                "counters_after": one.counters_after | after,
+            }
+        )
+        for one in records.records(of)
+    ]
+    told = [one for one in method(groups(of, made)) if "of the steps of" in one.text]
+    assert [one.text for one in told] == [
+        f"C={pace}: of the steps of ddtree-b16 had 90% budget 8, 10% budget 16" for pace in (1, 4)
+    ]
+    assert [one.records for one in told] == [("ddtree-b16.c1.r2",), ("ddtree-b16.c4.r2",)]
+    uncounted = [one.model_copy(update={"counters_after": {}}) for one in made]
+    assert not [one for one in method(groups(of, uncounted)) if "of the steps of" in one.text]
+
+
 def test_nothing_is_said_of_a_method_that_was_not_measured() -> None:
     alone = [record for record in records.records(OF) if record.cell.variant.mode == "ar"]
     assert method(groups(OF, alone)) == ()
