@@ -73,7 +73,7 @@ def test_ranks_leave_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             leave()
 
         monkeypatch.setattr("ddtree.engine.ranks.leave", leaving)
-        monkeypatch.setattr(engine._runner, "release", lambda: said.append("released"))
+        monkeypatch.setattr(engine._runner.stepper, "release", lambda: said.append("released"))
     assert said == ["released", "together"]
     assert other.process.returncode == 0
 
