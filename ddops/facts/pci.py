@@ -9,8 +9,8 @@ from ddops.spec.command import Run
 # 0x0300 and 0x0302 are display controllers; the vendor's sound, USB and switch devices are others.
 _SCRIPT = r"""
 for device in /sys/bus/pci/devices/*; do
-  [ "$(cat "$device/vendor" 2>/dev/null)" = 0x10de ] || continue
-  case $(cat "$device/class") in 0x0300*|0x0302*) echo bus;; esac
+  { read -r vendor <"$device/vendor" && read -r class <"$device/class"; } 2>/dev/null || continue
+  case $vendor:$class in 0x10de:0x0300*|0x10de:0x0302*) echo bus;; esac
 done
 for node in /dev/nvidia[0-9]*; do [ -e "$node" ] && echo node; done
 true
