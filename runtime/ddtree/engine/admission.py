@@ -50,7 +50,7 @@ def _check(request: Request, config: EngineConfig, limits: Limits) -> None:
         raise RequestError(message, "prompt")
     if request.max_tokens < 1:
         raise RequestError("max_tokens must be at least 1", "max_tokens")
-    if not all(0 <= token < vocab_size for token in request.prompt):
+    if min(request.prompt) < 0 or max(request.prompt) >= vocab_size:
         raise RequestError(f"the prompt has tokens outside 0..{vocab_size - 1}", "prompt")
     if len(request.prompt) >= limits.longest:
         raise RequestError("the prompt does not fit into the cache", "prompt")

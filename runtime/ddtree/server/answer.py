@@ -90,6 +90,8 @@ def speculative(found: Speculation) -> Json:
 
 def total(parts: Iterable[Speculation]) -> Speculation:
     parts = tuple(parts)
+    if len(parts) == 1:
+        return parts[0]
     positions = zip_longest(*(part.accepted_per_position for part in parts), fillvalue=0)
     return Speculation(
         verify_steps=sum(part.verify_steps for part in parts),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 
 
 def byte_of_symbol() -> dict[str, int]:
@@ -26,7 +27,7 @@ class TokenBytes:
             if index not in added and all(symbol in alphabet for symbol in token)
         }
         self._bytes |= {index: text.encode() for index, text in added.items()}
-        self._control = control
+        self._visible = {i: text for i, text in self._bytes.items() if i not in control}
 
     def of(self, token: int) -> bytes:
         return self._bytes.get(token, b"")
@@ -36,7 +37,7 @@ class TokenBytes:
         return b"".join(self._bytes.get(index, b"") for index in ids).decode(errors="replace")
 
     def visible(self, ids: Sequence[int]) -> bytes:
-        return b"".join(self._bytes.get(i, b"") for i in ids if i not in self._control)
+        return b"".join(map(self._visible.get, ids, repeat(b"")))
 
 
 class Detokenizer:

@@ -50,8 +50,11 @@ class Inbox:
     def put(self, index: int, output: Output, at: float) -> None:
         if self._on_output is not None:
             self._on_output(index, output, at)
-        self._waiting.setdefault(index, Arrival()).add(output)
-        self._filled.set()
+        waiting = self._waiting.get(index)
+        if waiting is None:  # else it is filled already
+            waiting = self._waiting[index] = Arrival()
+            self._filled.set()
+        waiting.add(output)
 
     def fail(self, error: Exception) -> None:
         """Nothing more will come, for this reason."""
