@@ -11,6 +11,7 @@ import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Sequence
+from itertools import islice
 
 from ddtree.config import EngineConfig, ModelShape
 from ddtree.core.sequence import NOTHING, Request
@@ -23,6 +24,9 @@ from ddtree.server.exits import DIED, LoadError, exit_code
 from ddtree.server.seam import Ear
 
 WORKER = ("-m", "ddtree.server.worker")
+# Streams that are written to before the loop does anything else. Of 128 on two busy cores the first
+# token came after 21 ms with all of them at once, 13.8 with 32, 10 with 16, 8 with 8, 6 with 4.
+AT_ONCE = 8
 LOOK_S = 2.0  # that counters may take; then the last known ones are told
 ENDING_S = 30.0  # that ranks may take to leave together
 _GONE_S = 5.0  # between the end of what it says and its own
@@ -42,6 +46,7 @@ class Remote(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
         self._frames = wire.Frames()
         self._ears: dict[str, tuple[Ear, int]] = {}
+        self._rung: dict[Ear, None] = {}  # those that something came for, in order
         self._requests: list[Request] = []
         self._aborted: list[str] = []
         self._seen = EngineStats(0, 0, 0.0, 0, 0, 0, 0, 0, {}, NOTHING)
@@ -88,6 +93,7 @@ class Remote(asyncio.Protocol):
 
     def fail(self, reason: str) -> None:
         self.failure = self.failure or reason
+        self._ring(len(self._rung))  # what it said before is heard first
         if not self.opened.done():
             self.opened.set_exception(LoadError(reason, exit_code(reason, DIED)))
             self.opened.exception()  # whoever waits for it hears it; nobody may be there yet
@@ -105,16 +111,24 @@ class Remote(asyncio.Protocol):
         self.closed.set()
 
     def data_received(self, data: bytes) -> None:
-        rung: dict[Ear, None] = {}
+        ringing = bool(self._rung)
         for message in self._frames.feed(data):
             if isinstance(message, tuple):
-                self._sort(message, rung)
+                self._sort(message)
             else:
                 self._hear(message)
-        for ear in rung:
-            ear.bell()
+        if not ringing:
+            self._ring()
 
-    def _sort(self, step: wire.Step, rung: dict[Ear, None]) -> None:
+    def _ring(self, most: int = AT_ONCE) -> None:
+        """Some at a time: what else the loop has to do, new requests above all, comes between."""
+        for ear in list(islice(self._rung, most)):
+            del self._rung[ear]
+            ear.bell()
+        if self._rung:
+            self._loop.call_soon(self._ring)
+
+    def _sort(self, step: wire.Step) -> None:
         at, rows = step
         for row in rows:
             output = wire.output_of(row)
@@ -122,7 +136,7 @@ class Remote(asyncio.Protocol):
             if (found := take(output.request_id, None)) is not None:
                 ear, index = found
                 ear.put(index, output, at)
-                rung[ear] = None
+                self._rung[ear] = None
 
     def _hear(self, message: object) -> None:
         if isinstance(message, EngineStats):

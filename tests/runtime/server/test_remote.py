@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.runtime.server.apart import apart
 from tests.runtime.server.double import CONFIG, NOTHING, Double, endless
 
 NAME = "asked"
+MANY = 8 * remote_module.AT_ONCE  # streams
 
 
 class Engine:
@@ -100,6 +102,53 @@ def test_steps_that_came_meanwhile_ring_once_and_keep_their_times() -> None:
         await asyncio.sleep(0.05)
         assert rung == [([*range(8)], Finish.LENGTH)]
         assert times == [*map(float, range(8)), 9.0]
+
+    run(test)
+
+
+async def many(remote: Remote, engine: Engine, heard: list[object]) -> wire.Step:
+    """A step of more than are rung at once; `heard` grows by each one's number when it is."""
+    for index in range(MANY):
+        inbox = Inbox()
+        inbox.bell = partial(heard.append, index)
+        remote.submit(Request(f"{index}", (1,), 9), inbox, 0)
+    await engine.hear()
+    return wire.step(1.0, [Output(f"{index}", (1,)) for index in range(MANY)])
+
+
+def test_between_some_streams_and_others_the_loop_does_what_else_there_is() -> None:
+    async def test(remote: Remote, engine: Engine) -> None:
+        heard: list[object] = []
+        loop = asyncio.get_running_loop()
+        step = await many(remote, engine, heard)
+        first = Inbox()
+
+        def bell() -> None:
+            loop.call_soon(heard.append, "a new request")
+
+        first.bell = bell
+        remote.submit(Request("first", (1,), 9), first, 0)
+        await engine.hear()
+        await engine.say(wire.step(1.0, [Output("first", (1,))]), step)
+        await asyncio.sleep(0.05)
+        at_once = remote_module.AT_ONCE - 1  # the first one was among them
+        assert heard.index("a new request") == at_once
+        heard.remove("a new request")
+        assert heard == [*range(MANY)]
+
+    run(test)
+
+
+def test_what_came_before_the_end_is_heard_before_the_end() -> None:
+    async def test(remote: Remote, engine: Engine) -> None:
+        heard: list[object] = []
+        step = await many(remote, engine, heard)
+        ended = asyncio.create_task(remote.ended())
+        ended.add_done_callback(lambda _: heard.append("the end"))
+        await engine.say(step, wire.Died("CUDA error: unspecified"))
+        await asyncio.wait_for(ended, 10)
+        await asyncio.sleep(0.05)
+        assert heard == [*range(MANY), "the end"]
 
     run(test)
 
