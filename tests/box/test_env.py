@@ -203,7 +203,7 @@ def test_a_bare_box_gets_what_its_engine_runs_in_and_serves_after_one_command(
     venv = venvs.make(tmp_path / "own", venvs.distribution_python())
     venvs.engine(venv)
     box.write("/srv/model.gguf", "weights")
-    desk.inventory("bare", 22, box.address, environment={"source": str(venv)}, ready_timeout_s=20)
+    desk.inventory("bare", 22, box.address, environment={"source": str(venv)}, ready_timeout_s=60)
     planned = json.loads(desk.ddops("plan", "bare", "--json").stdout)
     assert [one["kind"] for one in planned["commands"]] == ["stream"]
 
