@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
+from ddops.engines.samples import by_label
 from ddops.engines.table import ENGINES
 from ddops.spec.record import Record
-
-_BUDGET = re.compile(r'\{budget="(\d+)"\}$')
 
 
 def chosen(record: Record) -> dict[int, int]:
     """Steps of the window by budget, most first; empty where the engine does not count them."""
     name = ENGINES[record.deployment.engine].counters.by_budget
-    if name is None:
-        return {}
-    counted = {
-        int(label[1]): int(count - record.counters_before.get(key, 0.0))
-        for key, count in record.counters_after.items()
-        if key.startswith(f"{name}{{") and (label := _BUDGET.search(key))
-    }
+    before, after = record.counters_before, record.counters_after
+    counted = by_label(name, "budget", before, after) if name else {}
     most_first = sorted(counted.items(), key=lambda one: (-one[1], one[0]))
     return {budget: steps for budget, steps in most_first if steps > 0}

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ddops.engines.base import Counters
+from ddops.engines.samples import by_label, name_of
 from ddops.engines.table import ENGINES
 from ddops.host.reply import Service, Unanswered
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(\{.*\})?\s+(\S+)(?:\s+\d+)?$")
-_POSITION = re.compile(r'position="(\d+)"')
 _NOT_COUNTERS = ("_bucket", "_created")
 
 
@@ -87,8 +87,8 @@ def _names_in(samples: Mapping[str, float]) -> Counters | None:
 
 def _difference(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> int | None:
     """Over all label sets. A counter that went down belongs to a restarted engine."""
-    last = [value for key, value in after.items() if _name(key) == name]
-    first = [value for key, value in before.items() if _name(key) == name]
+    last = [value for key, value in after.items() if name_of(key) == name]
+    first = [value for key, value in before.items() if name_of(key) == name]
     difference = sum(last) - sum(first)
     return int(difference) if last and difference >= 0 else None
 
@@ -96,14 +96,5 @@ def _difference(name: str, before: Mapping[str, float], after: Mapping[str, floa
 def _by_position(
     name: str | None, before: Mapping[str, float], after: Mapping[str, float]
 ) -> tuple[int, ...]:
-    counts: dict[int, float] = {}
-    for sign, samples in ((1, after), (-1, before)):
-        for key, value in samples.items():
-            if _name(key) == name and (label := _POSITION.search(key)):
-                position = int(label[1])
-                counts[position] = counts.get(position, 0.0) + sign * value
-    return tuple(int(counts.get(position, 0)) for position in range(max(counts, default=-1) + 1))
-
-
-def _name(key: str) -> str:
-    return key.partition("{")[0]
+    counts = by_label(name, "position", before, after) if name else {}
+    return tuple(counts.get(position, 0) for position in range(max(counts, default=-1) + 1))
