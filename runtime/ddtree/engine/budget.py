@@ -43,6 +43,9 @@ class StepTimes:
         self._ratio = np.ones_like(self._measured)  # served over measured
         self._error = np.full_like(self._measured, UNSURE)  # mean relative deviation
         self.served = np.zeros_like(self._measured)  # steps
+        column = np.arange(len(self.budgets))
+        unlike = (column == 0)[:, None] != (column == 0)  # one with a tree and one without
+        self._apart = np.abs(column[:, None] - column) + len(column) * unlike
 
     def bucket(self, batch: int) -> int:
         """Index of the batch that stands for this one."""
@@ -67,10 +70,8 @@ class StepTimes:
         self._ratio[row, column] = before + max(TIMING, 1 / (served + 1)) * (ratio - before)
         self.served[row, column] += 1
         known = np.flatnonzero(self.served[row])
-        others = np.arange(len(self.budgets))
-        apart = len(others) * ((known == 0)[:, None] != (others == 0))
-        nearest = (np.abs(known[:, None] - others) + apart).argmin(0)
-        self._ratio[row] = self._ratio[row, known[nearest]]
+        nearest = known[self._apart[known].argmin(0)]
+        self._ratio[row] = self._ratio[row, nearest]
 
 
 class BudgetChooser:
